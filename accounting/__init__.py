@@ -1,0 +1,25 @@
+"""What a law guarantees: exact laws, contracts, composition and budget planning."""
+
+from accounting.contract import Contract, Evidence, EvidenceKind
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, UnlikeGuaranteesError
+from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.planning import Plan, plan_budget
+from accounting.request import PlanRequest
+from accounting.solving import solve
+
+__all__ = [
+    "Adjacency",
+    "Contract",
+    "Evidence",
+    "EvidenceKind",
+    "Guarantee",
+    "InfeasibleError",
+    "InvalidInputError",
+    "Plan",
+    "PlanRequest",
+    "PrivkdeError",
+    "UnlikeGuaranteesError",
+    "View",
+    "plan_budget",
+    "solve",
+]

@@ -1,0 +1,95 @@
+"""What the shuffled protocol is compared with: central (trusted analyzer) and local (no shuffler)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from accounting.composition import PrivacyLossComposition
+from accounting.contract import Contract
+from accounting.designs import Target
+from accounting.error import predicted_error
+from accounting.errors import InfeasibleError
+from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.kernels import KernelFacts
+from accounting.mechanisms import GaussianMechanism, RandomizedResponse
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline:
+    """A competitor at the same (ε, δ): its noise per sum of bits, its predicted error and its contract."""
+
+    name: str
+    bitsum_rmse: float
+    predicted_rmse: float
+    contract: Contract
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "name": self.name,
+            "bitsum_rmse": self.bitsum_rmse,
+            "predicted_rmse": self.predicted_rmse,
+            "contract": self.contract.to_json(),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Baseline:
+        """Inverse of `to_json`."""
+        return Baseline(
+            name=data["name"],
+            bitsum_rmse=data["bitsum_rmse"],
+            predicted_rmse=data["predicted_rmse"],
+            contract=Contract.from_json(data["contract"]),
+        )
+
+
+def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> Baseline:
+    """Gaussian noise on Σ_u f(x_u), with the replace-one sensitivity √I · sup‖f(x) − f(x')‖₂; no rounding."""
+    sensitivity = math.sqrt(facts.n_repetitions) * facts.replaced_norm
+    mechanism = GaussianMechanism.calibrate(epsilon, delta, sensitivity)
+    in_bits = mechanism.standard_deviation / (2.0 * facts.bound)
+    parts = predicted_error(facts, n_users, in_bits)
+    return Baseline(
+        name="central",
+        bitsum_rmse=in_bits,
+        predicted_rmse=math.sqrt(parts.total**2 - parts.rounding**2),
+        contract=mechanism.contract(epsilon),
+    )
+
+
+def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> Baseline:
+    """Randomized response that does not count on anybody else: the shuffled law with one user."""
+    target = Target(rung=PrivacyLossComposition(), touched=facts.touched, epsilon=epsilon, delta=delta)
+    alone = target.calibrate(partial(RandomizedResponse.with_rmse, n_users=1), certified=True)
+    if not isinstance(alone, RandomizedResponse):
+        raise InfeasibleError("the local baseline is randomized response by construction")
+    claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.FEATURES, view=View.LOCAL)
+    contract = Contract(
+        component="local randomized response baseline",
+        guarantees=(claim, claim.restated(view=View.COMMUNICATION), claim.restated(view=View.MODEL)),
+        evidence=target.rung.evidence,
+        checked=("parameters pass a pessimistic evaluation",),
+        assumed=("private random draws follow the declared law",),
+        parameters=alone.parameters(),
+    )
+    rmse = alone.rmse(n_users)
+    return Baseline(
+        name="local",
+        bitsum_rmse=rmse,
+        predicted_rmse=predicted_error(facts, n_users, rmse).total,
+        contract=contract,
+    )
+
+
+def baselines(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> tuple[Baseline, ...]:
+    """Those that exist for this request."""
+    found = []
+    for build in (central, local):
+        try:
+            found.append(build(facts, n_users, epsilon=epsilon, delta=delta))
+        except InfeasibleError:
+            continue
+    return tuple(found)

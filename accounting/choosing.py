@@ -1,0 +1,144 @@
+"""Which protocol, with which parameters, proved by which rung."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+from accounting.composition import LADDER, Basic, Rung
+from accounting.designs import Target, design
+from accounting.error import PredictedError, predicted_error
+from accounting.errors import InfeasibleError, PrivkdeError
+from accounting.mechanisms import BITSUMS, BitsumProtocol, Pure
+from accounting.request import MOST_USERS, PlanRequest
+
+USELESS_ERROR = 1.0
+"""A density estimate whose error reaches the largest kernel value tells nothing."""
+
+Progress = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """Progress that nobody watches."""
+
+
+def choose(
+    request: PlanRequest, say: Progress = silent, *, certified: bool = True
+) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+    """The protocol, the rung that proves it, and why they were chosen."""
+    if request.bitsum != "auto":
+        return _calibrate(request, request.bitsum, say, certified=certified)
+    return _best_bitsum(request, say, certified=certified)
+
+
+def _best_bitsum(
+    request: PlanRequest, say: Progress, *, certified: bool
+) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+    """The bitsum of least predicted error; ties within 1 % go to the fewest messages."""
+    names = [Pure.name] if request.delta == 0.0 else [name for name in BITSUMS if name != Pure.name]
+    variants = [(name, shape) for name in names for shape in ((1, 4) if name == "3nb" else (1,))]
+    found: list[tuple[float, BitsumProtocol, Rung, str]] = []
+    notes: list[str] = []
+    for name, shape in variants:
+        asked = dataclasses.replace(request, bitsum=name, noise_shape=shape, allow_useless=True)
+        label = name if shape == 1 else f"{name} with noise_shape {shape}"
+        try:
+            protocol, rung, _ = _calibrate(asked, name, say, certified=certified)
+        except PrivkdeError as error:
+            notes.append(f"{label}: not possible ({error})")
+            continue
+        error_total = prediction(asked, protocol).total
+        found.append((error_total, protocol, rung, label))
+        notes.append(
+            f"{label}: predicted error {error_total:.4g}, bitsum RMSE {protocol.rmse(request.users_per_protocol):.4g},"
+            f" {protocol.messages_per_user():.4g} messages per instance"
+        )
+    if not found:
+        raise InfeasibleError("no bitsum protocol meets the request: " + "; ".join(notes))
+    least = min(total for total, *_ in found)
+    close = [one for one in found if one[0] <= 1.01 * least]
+    _, protocol, rung, label = min(close, key=lambda one: one[1].messages_per_user())
+    _refuse_useless(request, protocol)
+    why = f"bitsum auto: {label} has the least predicted error (within 1 %, then the fewest messages)"
+    return protocol, rung, (why, *notes)
+
+
+def _calibrate(
+    request: PlanRequest, bitsum: str, say: Progress, *, certified: bool
+) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+    facts = request.facts()
+    failure: PrivkdeError | None = None
+    for rung in _rungs(request.accountant, bitsum):
+        touched = facts.paper_touched if rung.name == "paper" else facts.touched
+        say(f"calibrating {bitsum} with {rung.name}")
+        target = Target(rung=rung, touched=touched, epsilon=float(request.epsilon), delta=float(request.delta))
+        try:
+            protocol = design(
+                bitsum,
+                n_users=request.counted_users,
+                target=target,
+                noise_shape=request.noise_shape,
+                excess_error=request.excess_error,
+                certified=certified,
+            )
+        except InfeasibleError as error:
+            failure = error
+            continue
+        _refuse_useless(request, protocol)
+        return protocol, rung, (f"accountant {rung.name}: {rung.evidence.method}",)
+    assert failure is not None
+    raise failure
+
+
+def _rungs(accountant: str, bitsum: str) -> list[Rung]:
+    """Rungs to try, in order: `auto` is the tightest that applies."""
+    if accountant != "auto":
+        return [LADDER[accountant]]
+    return [Basic()] if bitsum == Pure.name else [LADDER["pld"], LADDER["advanced"], LADDER["basic"]]
+
+
+def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError:
+    """Error of the density for the users that run one protocol."""
+    n = request.users_per_protocol
+    return predicted_error(request.facts(), n, protocol.rmse(n))
+
+
+def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
+    """A plan whose privacy error alone reaches the largest kernel value is refused, naming the smallest n."""
+    privacy = prediction(request, protocol).privacy
+    if request.allow_useless or privacy < USELESS_ERROR:
+        return
+    n = _smallest_useful_users(request, protocol.name)
+    where = f"the smallest feasible n is about {n:,}" if n else f"no n up to {MOST_USERS:,} is enough"
+    per = " per class" if request.classes else ""
+    raise InfeasibleError(
+        f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.epsilon:g},"
+        f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
+        f" {where}{per}; or raise epsilon, lower repetitions, or choose bitsum '3nb'."
+    )
+
+
+def _smallest_useful_users(request: PlanRequest, bitsum: str) -> int | None:
+    """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
+
+    def useful(n: int) -> bool:
+        per_class = 1 if request.classes is None else request.classes
+        asked = dataclasses.replace(request, users=n * per_class, min_users=None, bitsum=bitsum, allow_useless=True)
+        try:
+            protocol, _, _ = _calibrate(asked, bitsum, silent, certified=False)
+        except PrivkdeError:
+            return False
+        return prediction(asked, protocol).privacy < USELESS_ERROR
+
+    low = request.users_per_protocol
+    high = low
+    most = MOST_USERS // (request.classes or 1)
+    while not useful(high):
+        if high >= most:
+            return None
+        low, high = high, min(most, 4 * high)
+    while high > low + max(1, low // 100):
+        middle = max(low + 1, math.isqrt(low * high))
+        low, high = (low, middle) if useful(middle) else (middle, high)
+    return high

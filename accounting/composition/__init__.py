@@ -1,0 +1,12 @@
+"""The composition ladder: one module per rung, in the order of their tightness."""
+
+from accounting.composition.advanced import Advanced
+from accounting.composition.base import Rung, Touched
+from accounting.composition.basic import Basic
+from accounting.composition.paper import Paper
+from accounting.composition.pld import PrivacyLossComposition
+
+LADDER: dict[str, Rung] = {rung.name: rung for rung in (Paper(), Basic(), Advanced(), PrivacyLossComposition())}
+"""Every rung by name, loosest first."""
+
+__all__ = ["LADDER", "Advanced", "Basic", "Paper", "PrivacyLossComposition", "Rung", "Touched"]

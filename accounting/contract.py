@@ -1,0 +1,100 @@
+"""A contract: which component promises what, on which evidence, under which hypotheses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from accounting.guarantee import Guarantee
+
+
+class EvidenceKind(StrEnum):
+    """How a claim is known."""
+
+    THEOREM = "theorem"
+    """A proof, in the paper or in docs/proofs."""
+    COMPUTATION = "exact computation"
+    """A number computed from the exact law, rounded against ourselves; `method` says how."""
+    ASSUMPTION = "assumption"
+    """Nothing but the word of whoever deploys the system."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Why a contract's guarantees hold."""
+
+    kind: EvidenceKind
+    method: str
+    source: str
+
+    def to_json(self) -> dict[str, str]:
+        """As plain JSON values."""
+        return {"kind": str(self.kind), "method": self.method, "source": self.source}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contract:
+    """component + guarantees + evidence + hypotheses (`checked` by this library, `assumed` of the world)."""
+
+    component: str
+    guarantees: tuple[Guarantee, ...]
+    evidence: Evidence
+    checked: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    parameters: Mapping[str, float | int | str] = field(default_factory=dict, hash=False)
+    parts: tuple[Contract, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values, parts included."""
+        return {
+            "component": self.component,
+            "guarantees": [g.to_json() for g in self.guarantees],
+            "evidence": self.evidence.to_json(),
+            "checked": list(self.checked),
+            "assumed": list(self.assumed),
+            "parameters": dict(self.parameters),
+            "parts": [part.to_json() for part in self.parts],
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Contract:
+        """Inverse of `to_json`."""
+        evidence = data["evidence"]
+        return Contract(
+            component=data["component"],
+            guarantees=tuple(Guarantee.from_json(g) for g in data["guarantees"]),
+            evidence=Evidence(
+                kind=EvidenceKind(evidence["kind"]), method=evidence["method"], source=evidence["source"]
+            ),
+            checked=tuple(data["checked"]),
+            assumed=tuple(data["assumed"]),
+            parameters=dict(data["parameters"]),
+            parts=tuple(Contract.from_json(part) for part in data["parts"]),
+        )
+
+    def tree(self) -> str:
+        """The contract and its parts as an indented tree for people."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> list[str]:
+        lines = [self.component]
+        body = [f"promises  {g}" for g in self.guarantees]
+        body.append(f"because   {self.evidence.kind}: {self.evidence.method} [{self.evidence.source}]")
+        if self.parameters:
+            body.append("with      " + ", ".join(f"{k} = {_short(v)}" for k, v in self.parameters.items()))
+        body += [f"checked   {text}" for text in self.checked]
+        body += [f"assumed   {text}" for text in self.assumed]
+        bar = "│  " if self.parts else "   "
+        lines += [bar + text for text in body]
+        for index, part in enumerate(self.parts):
+            last = index == len(self.parts) - 1
+            head, *rest = part._lines()
+            lines.append(("└─ " if last else "├─ ") + head)
+            lines += [("   " if last else "│  ") + text for text in rest]
+        return lines
+
+
+def _short(value: float | int | str) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,119 @@
+"""What is promised: (ε, δ), to whom (adjacency) and against whom (view)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from accounting.errors import InvalidInputError, UnlikeGuaranteesError, require_choice, require_real
+
+
+class Adjacency(StrEnum):
+    """Which two datasets count as neighbours; always *replace*, never add or remove."""
+
+    RECORD = "replace-one"
+    """One user's whole record (x, c) is replaced."""
+    FEATURES = "replace-one-features"
+    """One user's x is replaced, the label stays."""
+    LABEL = "replace-one-label"
+    """One user's label is replaced, x stays."""
+    BIT = "replace-one-bit"
+    """One user's bit in one bitsum instance is flipped."""
+
+
+class View(StrEnum):
+    """What the adversary sees."""
+
+    COMMUNICATION = "communication"
+    """All messages that leave the shuffler and all direct messages to the analyzer."""
+    MODEL = "model"
+    """Only what the analyzer publishes."""
+    LOCAL = "local"
+    """What one user sends, if the shuffler colludes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """(ε, δ)-differential privacy for one adjacency, in one view.
+
+    `Guarantee(epsilon=0, delta=1, ...)` is the empty promise: it holds for every mechanism.
+    """
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    view: View
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "epsilon", require_real("epsilon", self.epsilon, low=0, high=1e12, low_open=False))
+        object.__setattr__(self, "delta", require_real("delta", self.delta, low=0, high=1, low_open=False))
+        adjacency = require_choice("adjacency", self.adjacency, [str(one) for one in Adjacency])
+        object.__setattr__(self, "adjacency", Adjacency(adjacency))
+        object.__setattr__(self, "view", View(require_choice("view", self.view, [str(one) for one in View])))
+        if self.is_empty:
+            object.__setattr__(self, "epsilon", 0.0)  # all empty promises are equal
+
+    def refuse_unlike(self, other: Guarantee) -> None:
+        """Raise unless both speak of the same adjacency and view."""
+        if (self.adjacency, self.view) != (other.adjacency, other.view):
+            raise UnlikeGuaranteesError(
+                f"a guarantee for {self.adjacency} in the {self.view} view says nothing about {other.adjacency}"
+                f" in the {other.view} view; restate both for the same adjacency and view first."
+            )
+
+    def implies(self, other: Guarantee) -> bool:
+        """Whether this promise is at least as strong; raises for unlike adjacency or view."""
+        self.refuse_unlike(other)
+        return other.is_empty or (self.epsilon <= other.epsilon and self.delta <= other.delta)
+
+    def restated(self, *, adjacency: Adjacency | None = None, view: View | None = None) -> Guarantee:
+        """The same numbers for another adjacency or view; the caller owes the argument why that is valid."""
+        return Guarantee(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            adjacency=adjacency or self.adjacency,
+            view=view or self.view,
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the promise holds for every mechanism."""
+        return self.delta >= 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": str(self.adjacency),
+            "view": str(self.view),
+        }
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Guarantee:
+        """Inverse of `to_json`."""
+        return Guarantee(epsilon=data["epsilon"], delta=data["delta"], adjacency=data["adjacency"], view=data["view"])
+
+    def __str__(self) -> str:
+        if self.is_empty:
+            return f"no protection ({self.adjacency}, {self.view} view)"
+        return f"({self.epsilon:.6g}, {self.delta:.3g})-DP ({self.adjacency}, {self.view} view)"
+
+
+def compose_basic(guarantees: Iterable[Guarantee]) -> Guarantee:
+    """Basic composition: ε and δ add. Raises for unlike adjacencies or views."""
+    listed = list(guarantees)
+    if not listed:
+        raise InvalidInputError("guarantees=[] cannot be composed; give at least one guarantee.")
+    first = listed[0]
+    for other in listed[1:]:
+        first.refuse_unlike(other)
+    return Guarantee(
+        epsilon=math.fsum(g.epsilon for g in listed),
+        delta=min(1.0, math.fsum(g.delta for g in listed)),
+        adjacency=first.adjacency,
+        view=first.view,
+    )

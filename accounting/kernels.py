@@ -1,0 +1,130 @@
+"""Kernel families as facts: what the accountant needs to know of an LSQ family (the paper's Definition 2.1).
+
+A family draws pairs (f, g) of maps into [−R, R]^Q with at most S non-zero coordinates and
+|E[f(x)·g(y)] − k(x, y)| ≤ β; the protocol uses I independent draws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accounting.composition.base import Touched
+from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+
+MOST_REPETITIONS = 10**6
+MOST_DIMENSIONS = 10**6
+DEFAULT_BIAS = 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFacts:
+    """(Q, R, S, β) and I of one family, with data-free bounds on the three parts of the error.
+
+    For n users and bitsum error E, per query y of norm at most 1:
+    variance ≤ feature/I + rounding/(n I) + privacy·E²/(n² I), on top of the bias β.
+    Source: docs/proofs/error.md.
+    """
+
+    name: str
+    dim: int
+    n_repetitions: int
+    n_coordinates: int
+    bound: float
+    sparsity: int
+    bias: float
+    feature: float
+    rounding: float
+    privacy: float
+    replaced_norm: float
+    """sup ‖f(x) − f(x')‖₂ over one repetition: the ℓ₂ sensitivity of the central baseline."""
+
+    @property
+    def touched(self) -> Touched:
+        """min(2S, Q)·I instances change law when one user's x is replaced.
+
+        Every user sends a bit in every instance; a zero coordinate is a fair coin whatever x is. So only
+        coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q.
+        """
+        return Touched(groups=self.n_repetitions, per_group=min(2 * self.sparsity, self.n_coordinates))
+
+    @property
+    def paper_touched(self) -> Touched:
+        """How the published calibration groups them: identity features compose over the d coordinates."""
+        if self.name == "inner-product":
+            return Touched(groups=self.n_coordinates, per_group=1)
+        return self.touched
+
+    @property
+    def n_instances(self) -> int:
+        """All I·Q instances, in each of which every user sends messages."""
+        return self.n_repetitions * self.n_coordinates
+
+    @property
+    def bits_per_message(self) -> int:
+        """⌈log₂ IQ⌉ for the instance plus one for the content."""
+        return math.ceil(math.log2(self.n_instances)) + 1 if self.n_instances > 1 else 1
+
+
+def _gaussian(dim: int, repetitions: int, _bias: float) -> KernelFacts:
+    """exp(−‖x−y‖²) by random Fourier features f = g = √2 cos(√2 ω·x + φ)."""
+    return KernelFacts(
+        name="gaussian", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(2.0), sparsity=1,
+        bias=0.0, feature=1.0, rounding=1.0, privacy=8.0, replaced_norm=2.0 * math.sqrt(2.0),
+    )  # fmt: skip
+
+
+def _inner_product(dim: int, _repetitions: int, _bias: float) -> KernelFacts:
+    """x·y with identity features, one repetition."""
+    return KernelFacts(
+        name="inner-product", dim=dim, n_repetitions=1, n_coordinates=dim, bound=1.0, sparsity=dim,
+        bias=0.0, feature=0.0, rounding=1.0, privacy=4.0, replaced_norm=2.0,
+    )  # fmt: skip
+
+
+def _inner_product_signs(dim: int, repetitions: int, _bias: float) -> KernelFacts:
+    """x·y with random signs f = g = σ·x."""
+    return KernelFacts(
+        name="inner-product-signs", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(dim),
+        sparsity=1, bias=0.0, feature=2.0, rounding=float(dim), privacy=4.0 * dim, replaced_norm=2.0 * math.sqrt(dim),
+    )  # fmt: skip
+
+
+def _hashed(name: str) -> Callable[[int, int, float], KernelFacts]:
+    """A kernel that is the collision probability of a hash, reduced to Q = ⌈1/β⌉ buckets; f, g one-hot."""
+
+    def build(dim: int, repetitions: int, bias: float) -> KernelFacts:
+        return KernelFacts(
+            name=name, dim=dim, n_repetitions=repetitions, n_coordinates=math.ceil(1.0 / bias), bound=1.0, sparsity=1,
+            bias=bias, feature=0.25, rounding=1.0, privacy=4.0, replaced_norm=math.sqrt(2.0),
+        )  # fmt: skip
+
+    return build
+
+
+_FAMILIES: dict[str, Callable[[int, int, float], KernelFacts]] = {
+    "gaussian": _gaussian,
+    "inner-product": _inner_product,
+    "inner-product-signs": _inner_product_signs,
+    "laplacian": _hashed("laplacian"),
+    "exponential": _hashed("exponential"),
+}
+
+KERNELS = tuple(_FAMILIES)
+
+
+def kernel_facts(name: str, *, dim: int, repetitions: int | None = None, bias: float | None = None) -> KernelFacts:
+    """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments."""
+    require_choice("kernel", name, KERNELS)
+    require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
+    if name == "inner-product" and repetitions not in (None, 1):
+        raise InvalidInputError(
+            f"repetitions={repetitions!r} with kernel 'inner-product': identity features use exactly one repetition;"
+            " leave repetitions out, or choose 'inner-product-signs'."
+        )
+    if bias is not None and name not in ("laplacian", "exponential"):
+        raise InvalidInputError(f"bias={bias!r} with kernel {name!r}: this family is unbiased; leave bias out.")
+    rounds = dim if repetitions is None else require_integer("repetitions", repetitions, low=1, high=MOST_REPETITIONS)
+    chosen = DEFAULT_BIAS if bias is None else require_real("bias", bias, low=1e-4, high=0.5, low_open=False)
+    return _FAMILIES[name](dim, rounds, chosen)

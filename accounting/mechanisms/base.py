@@ -1,0 +1,117 @@
+"""What every bitsum protocol declares: its exact law, error, messages and contract."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+from accounting.contract import Contract, Evidence, EvidenceKind
+from accounting.errors import require_integer
+from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, smallest_root, symmetric_delta
+
+MOST_USERS = 10**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BitsumProtocol(abc.ABC):
+    """One bitsum instance: `n_users` honest users each hold a bit; the shuffled output hides each of them.
+
+    `n_users` is the number of users whose noise the guarantee counts on. If more take part, their
+    extra messages are independent of the target's, so the guarantee can only improve.
+    """
+
+    name: ClassVar[str]
+
+    n_users: int
+
+    def __post_init__(self) -> None:
+        require_integer("n_users", self.n_users, low=1, high=MOST_USERS)
+
+    @abc.abstractmethod
+    def parameters(self) -> dict[str, float | int]:
+        """Everything a randomizer needs to run the protocol."""
+
+    @abc.abstractmethod
+    def pairs(self) -> Sequence[Pair]:
+        """Laws (bit 1, bit 0) of the shuffled output for the others' data most likely to be the worst."""
+
+    def kinds(self, grid: LossGrid) -> list[ProfileTable]:
+        """Tables such that every dataset of the others is dominated by one of them, in one direction or the other."""
+        return [ProfileTable.of_pair(pair, grid) for pair in self.pairs()]
+
+    def likely_delta(self, epsilon: float) -> float:
+        """δ(ε) over `pairs()` only: a lower bound on `delta`, cheap enough to search with."""
+        return symmetric_delta(self.pairs(), epsilon)
+
+    def delta(self, epsilon: float) -> float:
+        """δ(ε) of one instance, the supremum over everybody else's data included, rounded up."""
+        return self.likely_delta(epsilon)
+
+    def epsilon(self, delta: float) -> float:
+        """Smallest ε with `delta(ε)` ≤ delta, rounded up; inf if none exists.
+
+        Starts from the ε of `likely_delta`, which is never too large, and moves up until `delta` agrees.
+        """
+        return _instance_epsilon(self, delta)
+
+    @abc.abstractmethod
+    def variance(self, n_present: int) -> float:
+        """Largest variance of the analyzer's estimate over all bits, when `n_present` users take part."""
+
+    def rmse(self, n_present: int | None = None) -> float:
+        """Root-mean-square error of the unbiased estimate (exact, largest over the bits)."""
+        return math.sqrt(self.variance(self.n_users if n_present is None else n_present))
+
+    @abc.abstractmethod
+    def messages_per_user(self, mean_bit: float = 0.5) -> float:
+        """Expected number of messages that one user sends in one instance."""
+
+    def local_guarantee(self) -> Guarantee:
+        """What holds if the shuffler colludes; by default nothing, because one user's share of the noise is tiny."""
+        return Guarantee(epsilon=0.0, delta=1.0, adjacency=Adjacency.BIT, view=View.LOCAL)
+
+    @property
+    @abc.abstractmethod
+    def evidence(self) -> Evidence:
+        """Why the computed profile holds."""
+
+    def checked(self) -> tuple[str, ...]:
+        """Hypotheses that the library verified."""
+        return ("parameters are in the domain of the law",)
+
+    def contract(self, epsilon: float, delta: float) -> Contract:
+        """The contract of one instance at a given (ε₀, δ₀) point of its profile."""
+        communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.BIT, view=View.COMMUNICATION)
+        return Contract(
+            component=f"bitsum instance ({self.name})",
+            guarantees=(communication, self.local_guarantee()),
+            evidence=self.evidence,
+            checked=self.checked(),
+            assumed=(
+                f"at least {self.n_users} users other than colluders take part and follow the protocol",
+                "the shuffler outputs a uniformly random order and nothing else",
+                "private random draws are independent and follow the declared law",
+            ),
+            parameters=self.parameters(),
+        )
+
+
+@lru_cache(maxsize=64)
+def _instance_epsilon(protocol: BitsumProtocol, delta: float) -> float:
+    low = smallest_epsilon(protocol.likely_delta, delta)
+    if not math.isfinite(low) or protocol.delta(low) <= delta:
+        return low
+    step = max(1e-4 * low, 1e-9)
+    while protocol.delta(low + step) > delta:
+        low, step = low + step, 2.0 * step
+    return smallest_root(lambda epsilon: protocol.delta(epsilon) <= delta, low, low + step)
+
+
+def computed(method: str, source: str) -> Evidence:
+    """Evidence by exact computation."""
+    return Evidence(kind=EvidenceKind.COMPUTATION, method=method, source=source)

@@ -1,0 +1,129 @@
+"""Single-noise protocols: a user sends b + ν contentless messages; the shuffled output is one count.
+
+The count is (others' bits) + b + Σν with Σν ~ Poisson(λ) or NB(r, p) once n users take part; the others'
+bits are a known shift. The loss between b = 1 and b = 0 is ln w(k−1)/w(k), w the pmf of the noise.
+The analyzer subtracts the mean of the noise. Source: the paper, appendix B.1.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from accounting.contract import Evidence
+from accounting.errors import require_real
+from accounting.mechanisms.base import BitsumProtocol, computed
+from accounting.pmf import Pmf, negative_binomial, poisson
+from accounting.profile import Pair
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleNoise(BitsumProtocol):
+    """Common part: a shift by one of a noise law."""
+
+    @abc.abstractmethod
+    def noise(self) -> Pmf:
+        """Law of the sum of `n_users` noise shares."""
+
+    @abc.abstractmethod
+    def noise_mean(self) -> float:
+        """Mean of that sum: the expected number of noise messages."""
+
+    def pairs(self) -> Sequence[Pair]:
+        """The noise shifted by one, against the noise."""
+        w = self.noise()
+        return [
+            Pair(
+                upper=np.concatenate([[0.0], w.values]),
+                lower=np.concatenate([w.values, [0.0]]),
+                missing=w.missing + float(w.values[-1]) + (float(w.values[0]) if w.start > 0 else 0.0),
+            )
+        ]
+
+    def messages_per_user(self, mean_bit: float = 0.5) -> float:
+        """B + E[ν]."""
+        return mean_bit + self.noise_mean() / self.n_users
+
+    @property
+    def evidence(self) -> Evidence:
+        """Exact law of the count."""
+        return computed("exact law of the count; the others' bits only shift it", "the paper, appendix B.1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonNoise(SingleNoise):
+    """Σν ~ Poisson(λ): each user draws Poisson(λ/n)."""
+
+    name: ClassVar[str] = "poisson"
+
+    total_mean: float
+
+    def __post_init__(self) -> None:
+        SingleNoise.__post_init__(self)
+        require_real("total_mean", self.total_mean, low=0.0, high=1e16)
+
+    @staticmethod
+    def with_rmse(rmse: float, n_users: int) -> PoissonNoise:
+        """λ = rmse²."""
+        return PoissonNoise(n_users=n_users, total_mean=rmse * rmse)
+
+    def parameters(self) -> dict[str, float | int]:
+        """λ in total and per user."""
+        return {"total_mean": self.total_mean, "mean_per_user": self.total_mean / self.n_users}
+
+    def noise(self) -> Pmf:
+        """Poisson(λ)."""
+        return poisson(self.total_mean)
+
+    def noise_mean(self) -> float:
+        """λ."""
+        return self.total_mean
+
+    def variance(self, n_present: int) -> float:
+        """λ, more if more users take part than were counted on."""
+        return self.total_mean * n_present / self.n_users
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeBinomialNoise(SingleNoise):
+    """Σν ~ NB(r, p), r ≥ 1: each user draws NB(r/n, p). p → 0 at a fixed variance is Poisson."""
+
+    name: ClassVar[str] = "negative-binomial"
+
+    shape: float
+    continue_probability: float
+
+    def __post_init__(self) -> None:
+        SingleNoise.__post_init__(self)
+        require_real("shape", self.shape, low=1.0, high=1e16, low_open=False)
+        require_real("continue_probability", self.continue_probability, low=0.0, high=1.0 - 1e-12)
+
+    @staticmethod
+    def with_rmse(rmse: float, n_users: int, *, continue_probability: float) -> NegativeBinomialNoise:
+        """R = rmse² (1−p)²/p."""
+        p = continue_probability
+        return NegativeBinomialNoise(n_users=n_users, shape=rmse * rmse * (1.0 - p) ** 2 / p, continue_probability=p)
+
+    def parameters(self) -> dict[str, float | int]:
+        """R in total and per user, and p."""
+        return {
+            "shape": self.shape,
+            "shape_per_user": self.shape / self.n_users,
+            "continue_probability": self.continue_probability,
+        }
+
+    def noise(self) -> Pmf:
+        """NB(r, p)."""
+        return negative_binomial(self.shape, self.continue_probability)
+
+    def noise_mean(self) -> float:
+        """R p/(1−p)."""
+        return self.shape * self.continue_probability / (1.0 - self.continue_probability)
+
+    def variance(self, n_present: int) -> float:
+        """R p/(1−p)², more if more users take part than were counted on."""
+        return self.noise_mean() / (1.0 - self.continue_probability) * n_present / self.n_users

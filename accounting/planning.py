@@ -1,0 +1,190 @@
+"""`plan_budget`: from a request to parameters, guarantees, errors, messages and contracts.
+
+A plan is a frozen record: it can be saved, loaded, compared, explained, and it names its evidence.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from accounting import explaining
+from accounting.baselines import Baseline, baselines
+from accounting.choosing import Progress, choose, prediction, silent
+from accounting.composition import LADDER, Rung
+from accounting.contract import Contract
+from accounting.contracts import classifier_contract, kde_contract
+from accounting.error import BitsumError, PredictedError, sup_error_bound
+from accounting.errors import InfeasibleError, InvalidInputError
+from accounting.guarantee import Guarantee
+from accounting.kernels import KernelFacts
+from accounting.mechanisms import BitsumProtocol, Pure, rebuild
+from accounting.request import PlanRequest
+
+SCHEMA = "privkde.plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that was decided and why; `to_json` is the `privkde.plan/1` document."""
+
+    request: PlanRequest
+    accountant: str
+    bitsum: str
+    guarantees: tuple[Guarantee, ...]
+    epsilon_0: float
+    delta_0: float
+    parameters: Mapping[str, float | int]
+    instances_per_user: int
+    ladder: Mapping[str, float | None]
+    bitsum_rmse: float
+    sup_rmse_bound: float
+    error: PredictedError
+    messages_per_user: float
+    bits_per_user: float
+    baselines: tuple[Baseline, ...]
+    contract: Contract
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The `privkde.plan/1` document."""
+        return {
+            "schema": SCHEMA,
+            "request": self.request.to_json(),
+            "accountant": self.accountant,
+            "bitsum": self.bitsum,
+            "guarantees": [g.to_json() for g in self.guarantees],
+            "instance": {
+                "epsilon_0": self.epsilon_0,
+                "delta_0": self.delta_0,
+                "parameters": dict(self.parameters),
+            },
+            "composition": {"instances_per_user": self.instances_per_user, "ladder": dict(self.ladder)},
+            "error": {
+                "bitsum_rmse": self.bitsum_rmse,
+                "sup_rmse_bound": self.sup_rmse_bound,
+                "predicted_rmse": self.error.total,
+                "parts": dataclasses.asdict(self.error),
+            },
+            "communication": {
+                "messages_per_user": self.messages_per_user,
+                "bits_per_user": self.bits_per_user,
+            },
+            "baselines": [b.to_json() for b in self.baselines],
+            "contracts": [self.contract.to_json()],
+            "reasons": list(self.reasons),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Plan:
+        """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidInputError(f"schema={found!r} is not {SCHEMA!r}; load a file written by `privkde plan`.")
+        try:
+            instance, composition, error = data["instance"], data["composition"], data["error"]
+            return Plan(
+                request=PlanRequest(**data["request"]),
+                accountant=data["accountant"],
+                bitsum=data["bitsum"],
+                guarantees=tuple(Guarantee.from_json(g) for g in data["guarantees"]),
+                epsilon_0=instance["epsilon_0"],
+                delta_0=instance["delta_0"],
+                parameters=dict(instance["parameters"]),
+                instances_per_user=composition["instances_per_user"],
+                ladder=dict(composition["ladder"]),
+                bitsum_rmse=error["bitsum_rmse"],
+                sup_rmse_bound=error["sup_rmse_bound"],
+                error=PredictedError(**error["parts"]),
+                messages_per_user=data["communication"]["messages_per_user"],
+                bits_per_user=data["communication"]["bits_per_user"],
+                baselines=tuple(Baseline.from_json(b) for b in data["baselines"]),
+                contract=Contract.from_json(data["contracts"][0]),
+                reasons=tuple(data["reasons"]),
+            )
+        except (KeyError, TypeError, IndexError) as error:
+            raise InvalidInputError(f"plan document is incomplete or malformed near {error}; write it anew.") from error
+
+    def protocol(self) -> BitsumProtocol:
+        """The bitsum protocol with the planned parameters."""
+        return rebuild(self.bitsum, self.request.counted_users, self.parameters)
+
+    def dumps(self) -> str:
+        """The document as text."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def explain(self) -> str:
+        """The plan in words and formulas."""
+        return explaining.explain(self)
+
+
+def plan_budget(progress: Progress | None = None, **request: Any) -> Plan:
+    """Plan the noise for a request (see `PlanRequest` for its names).
+
+    Returns the plan of least noise that the chosen accountant can prove, or raises a `PrivkdeError`.
+    """
+    try:
+        asked = PlanRequest(**request)
+    except TypeError as error:
+        raise InvalidInputError(f"{error}; see PlanRequest for the names that a request takes.") from error
+    return plan(asked, progress=progress)
+
+
+def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
+    """`plan_budget` for a request object."""
+    say = progress or silent
+    protocol, rung, reasons = choose(request, say)
+    say(f"ladder at these parameters ({protocol.name})")
+    return _assemble(request, protocol, rung, reasons)
+
+
+def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons: tuple[str, ...]) -> Plan:
+    facts, n = request.facts(), request.users_per_protocol
+    epsilon, delta = float(request.epsilon), 0.0 if protocol.name == Pure.name else float(request.delta)
+    touched = facts.paper_touched if rung.name == "paper" else facts.touched
+    epsilon_0, delta_0 = rung.instance_point(protocol, touched, epsilon, delta)
+    if not math.isfinite(epsilon_0):
+        epsilon_0, delta_0 = 0.0, 1.0
+    ladder = {name: _finite(_achieved(one, protocol, facts, delta)) for name, one in LADDER.items()}
+    kde = kde_contract(facts, protocol, rung, epsilon=epsilon, delta=delta, instance_point=(epsilon_0, delta_0))
+    label = request.label_response()
+    contract = kde if label is None else classifier_contract(kde, label)
+    messages = facts.n_instances * protocol.messages_per_user()
+    return Plan(
+        request=request,
+        accountant=rung.name,
+        bitsum=protocol.name,
+        guarantees=contract.guarantees,
+        epsilon_0=epsilon_0,
+        delta_0=delta_0,
+        parameters=protocol.parameters(),
+        instances_per_user=facts.touched.total,
+        ladder=ladder,
+        bitsum_rmse=protocol.rmse(n),
+        sup_rmse_bound=sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n))),
+        error=prediction(request, protocol),
+        messages_per_user=messages,
+        bits_per_user=messages * facts.bits_per_message,
+        baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta),
+        contract=contract,
+        reasons=reasons,
+    )
+
+
+def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float) -> float | None:
+    """ε that a rung proves for a protocol, None where it does not apply."""
+    if protocol.name == Pure.name and rung.name not in ("basic", "paper"):
+        return None
+    touched = facts.paper_touched if rung.name == "paper" else facts.touched
+    try:
+        return rung.achieved_epsilon(protocol, touched, delta)
+    except InfeasibleError:
+        return None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

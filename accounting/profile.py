@@ -1,0 +1,362 @@
+"""Hockey-stick divergences, privacy profiles, dominating pairs and their composition.
+
+The only module that touches `dp_accounting`. Words: for two laws (P, Q) the *loss* at an outcome is
+ln P/Q; H_γ(P‖Q) = Σ max(P − γQ, 0); the *profile* of a mechanism is ε ↦ δ(ε) = sup H_{e^ε} over all
+adjacent pairs, in both directions. Proofs: docs/proofs/composition.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting.pld import common as pld_common
+from dp_accounting.pld import pld_pmf
+from scipy import optimize, signal
+
+from accounting.errors import InvalidInputError
+from accounting.pmf import Array
+
+UNIT_ROUNDOFF = 2.0**-53
+ROUNDING = 16.0 * UNIT_ROUNDOFF
+"""Bounds the rounding of P − e^ε·Q relative to P, which cancellation leaves behind."""
+RELATIVE_PAD = 1e-9
+"""Every computed δ is enlarged by this factor: it covers the rounding of pmfs and of sums of positive terms."""
+
+GRID_STEPS_PER_DEVIATION = 40
+"""Grid resolution: the step is this fraction of the standard deviation of one instance's loss."""
+
+_CONVOLUTION_TAIL = 1e-18
+_LARGEST_GRID = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two laws on the same finite set of outcomes, plus mass of either that is not listed.
+
+    `missing` bounds what each law may put outside the listed outcomes; it is charged to infinite loss.
+    """
+
+    upper: Array
+    lower: Array
+    missing: float = 0.0
+
+    def __post_init__(self) -> None:
+        for law in (self.upper, self.lower):
+            total = float(np.sum(law))
+            if not 1.0 - self.missing - 1e-9 <= total <= 1.0 + 1e-9 or float(np.min(law)) < 0.0:
+                raise InvalidInputError(
+                    f"a law of total mass {total:.12g} with missing={self.missing:.3g} is not a probability law;"
+                    " list every outcome or declare the missing mass."
+                )
+
+    def reversed(self) -> Pair:
+        """The same two laws in the other direction."""
+        return Pair(upper=self.lower, lower=self.upper, missing=self.missing)
+
+    def hockey_stick(self, epsilon: float) -> float:
+        """H_{e^ε}(upper‖lower), rounded up."""
+        excess = self.upper - math.exp(min(epsilon, 700.0)) * self.lower
+        positive = excess > 0.0
+        total = float(np.sum(excess, where=positive)) * (1.0 + RELATIVE_PAD)
+        return min(1.0, total + ROUNDING * float(np.sum(self.upper, where=positive)) + self.missing)
+
+    def losses(self) -> Array:
+        """ln(upper/lower) at each outcome, ±inf where one law vanishes."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.log(self.upper) - np.log(self.lower)
+
+
+def symmetric_delta(pairs: Iterable[Pair], epsilon: float) -> float:
+    """δ(ε) = the largest hockey stick over all pairs and both directions."""
+    return max(max(pair.hockey_stick(epsilon), pair.reversed().hockey_stick(epsilon)) for pair in pairs)
+
+
+def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, largest: float = 200.0) -> float:
+    """Smallest ε ≥ 0 (rounded up) with delta_at(ε) ≤ delta, for a decreasing profile; inf if above `largest`."""
+    if delta_at(0.0) <= delta:
+        return 0.0
+    high = 1e-3
+    while delta_at(high) > delta:
+        if high >= largest:
+            return math.inf
+        high = min(2.0 * high, largest)
+    return smallest_root(lambda epsilon: delta_at(epsilon) <= delta, 0.0, high, tolerance=1e-9)
+
+
+def smallest_root(holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-6) -> float:
+    """The upper end of a bracket [low, high] around where `holds` turns true, to a relative `tolerance`."""
+    while high - low > tolerance * max(high, 1e-9):
+        middle = 0.5 * (low + high)
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossGrid:
+    """The grid 0, h, 2h, …, n_steps·h of non-negative losses on which profiles are tabulated."""
+
+    step: float
+    n_steps: int
+
+    @staticmethod
+    def for_pair(pair: Pair, *, n_compositions: int, negligible: float) -> LossGrid:
+        """A grid that resolves the loss of `pair` and ends where its profile is below `negligible`."""
+        losses = pair.losses()
+        finite = np.isfinite(losses)
+        sizes = np.abs(losses[finite])
+        weights = np.minimum(pair.upper, pair.lower)[finite]
+        deviation = math.sqrt(float(np.sum(weights * sizes**2) / max(np.sum(weights), 1e-300)))
+        end = _tail_start(sizes, np.maximum(pair.upper, pair.lower)[finite], negligible)
+        if end <= 0.0:
+            return LossGrid(step=1.0, n_steps=1)
+        step = min(max(deviation, end / 1e4) / GRID_STEPS_PER_DEVIATION, end)
+        # The composed grid has about 20·√k·deviation/step points; keep it affordable.
+        span = min(20.0 * math.sqrt(n_compositions) * deviation + end, n_compositions * end)
+        step = max(step, 2.0 * span / _LARGEST_GRID)
+        n_steps = max(1, math.ceil(end / step))
+        return LossGrid(step=end / n_steps * (1.0 + 1e-15), n_steps=n_steps)  # the last point is the end, rounded up
+
+    def tabulate(self, pair: Pair) -> Array:
+        """H_{e^ε}(upper‖lower) at the grid's ε, by sums of positive terms only, rounded up.
+
+        Each outcome's mass is split between its two neighbouring grid losses so that both laws keep
+        their mass (the connect-the-dots discretisation of one outcome), which leaves H unchanged at
+        grid points.
+        """
+        h, n = self.step, self.n_steps
+        losses = pair.losses()
+        inside = (losses > 0.0) & (losses < n * h)
+        loss, mass = losses[inside], pair.upper[inside]
+        cell = np.minimum((loss / h).astype(np.int64), n - 1)
+        share = np.clip(np.expm1(cell * h - loss) / math.expm1(-h), 0.0, 1.0)
+        masses = np.bincount(cell + 1, weights=mass * share, minlength=n + 1)
+        masses += np.bincount(cell, weights=mass * (1.0 - share), minlength=n + 1)
+        beyond = losses >= n * h
+        top = float(np.sum(pair.upper[beyond] * -np.expm1(np.minimum(n * h - losses[beyond], 0.0))))
+        above = float(np.sum(pair.upper[beyond]))
+        # δ_i = e^{−h} δ_{i+1} + (1 − e^{−h}) P(loss > ih), from the top down.
+        tails = np.cumsum(np.concatenate([[above], masses[:0:-1]]))[::-1]
+        decay = math.exp(-h)
+        falling, _ = signal.lfilter([-math.expm1(-h)], [1.0, -decay], tails[:-1][::-1], zi=[decay * top])
+        table = np.concatenate([falling[::-1], [top]])
+        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * tails + pair.missing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileTable:
+    """H_{e^ε}(P‖Q) (`forward`) and H_{e^ε}(Q‖P) (`backward`) at the ε of one grid, both rounded up."""
+
+    grid: LossGrid
+    forward: Array
+    backward: Array
+
+    @staticmethod
+    def of_pair(pair: Pair, grid: LossGrid) -> ProfileTable:
+        """Tabulate one pair."""
+        return ProfileTable(grid=grid, forward=grid.tabulate(pair), backward=grid.tabulate(pair.reversed()))
+
+    def reversed(self) -> ProfileTable:
+        """The table of (Q, P)."""
+        return ProfileTable(grid=self.grid, forward=self.backward, backward=self.forward)
+
+    def join(self, other: ProfileTable) -> ProfileTable:
+        """Pointwise supremum: again the table of a pair, which dominates both."""
+        self._refuse_other_grid(other)
+        return ProfileTable(
+            grid=self.grid,
+            forward=np.maximum(self.forward, other.forward),
+            backward=np.maximum(self.backward, other.backward),
+        )
+
+    def _refuse_other_grid(self, other: ProfileTable) -> None:
+        if self.grid != other.grid:
+            raise InvalidInputError(f"tables on {self.grid} and {other.grid} do not meet; tabulate both on one grid.")
+
+    def dominated_by(self, other: ProfileTable) -> bool:
+        """Whether `other` lies on or above this table everywhere."""
+        self._refuse_other_grid(other)
+        return bool(np.all(self.forward <= other.forward) and np.all(self.backward <= other.backward))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DominatingLoss:
+    """A dominating pair on a loss grid: the connect-the-dots reading of one tabulated profile.
+
+    `masses[i]` is P's mass at loss (i − n_steps)·step and `infinite` its mass at +∞. The table may be a
+    pointwise supremum of many profiles: a supremum of functions convex and decreasing in e^ε is again
+    convex and decreasing, hence a profile, and joining its grid values by straight lines in e^ε can
+    only raise it.
+    """
+
+    step: float
+    n_steps: int
+    masses: Array
+    infinite: float
+
+    @staticmethod
+    def from_table(table: ProfileTable) -> DominatingLoss:
+        """Read the masses off the table; P's mass at −ℓ is e^{−ℓ} times the reversed pair's mass at ℓ."""
+        h, n = table.grid.step, table.grid.n_steps
+        positive, infinite = _positive_masses(table.forward, h)
+        mirrored, _ = _positive_masses(table.backward, h)
+        negative = mirrored * np.exp(-np.arange(1, n + 1) * h)
+        centre = max(0.0, 1.0 - infinite - float(np.sum(positive)) - float(np.sum(negative)))
+        masses = np.concatenate([negative[::-1], [centre], positive])
+        return DominatingLoss(step=h, n_steps=n, masses=masses, infinite=infinite)
+
+    def losses(self) -> Array:
+        """The grid of finite losses."""
+        return np.asarray(np.arange(-self.n_steps, self.n_steps + 1) * self.step, dtype=np.float64)
+
+    def deviation(self) -> float:
+        """Root mean square of the finite losses."""
+        return math.sqrt(float(np.sum(self.masses * self.losses() ** 2)))
+
+    def as_dp_accounting(self) -> pld_pmf.DensePLDPmf:
+        """The same loss distribution as an object of `dp_accounting`."""
+        return pld_pmf.DensePLDPmf(self.step, -self.n_steps, self.masses.copy(), self.infinite, True)
+
+    def log_moment(self, tilt: float) -> float:
+        """Ln E_P[e^{tilt·loss}; loss finite]."""
+        with np.errstate(divide="ignore"):
+            exponents = np.log(self.masses) + tilt * self.losses()
+        peak = float(np.max(exponents))
+        if not math.isfinite(peak):
+            return -math.inf
+        return peak + math.log(float(np.sum(np.exp(exponents - peak))))
+
+    def chernoff_tilt(self, times: int, epsilon: float) -> float:
+        """The tilt s ≥ 0 that minimises the Chernoff bound exp(times·ln E[e^{sL}] − s·ε)."""
+
+        def exponent(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            return times * self.log_moment(tilt) - tilt * epsilon
+
+        found = self._best_tilt(exponent)
+        return math.exp(float(found.x)) if math.isfinite(found.fun) and found.fun < 0.0 else 0.0
+
+    def chernoff_epsilon(self, times: int, delta: float) -> float:
+        """min_s (times·ln E[e^{sL}] + ln(1/delta))/s: an ε at which δ(ε) ≤ delta up to the mass at infinity."""
+
+        def bound(log_tilt: float) -> float:
+            tilt = math.exp(log_tilt)
+            return max(0.0, times * self.log_moment(tilt) - math.log(delta)) / tilt
+
+        return float(self._best_tilt(bound).fun)
+
+    def _best_tilt(self, objective: Callable[[float], float]) -> optimize.OptimizeResult:
+        """Minimise over ln(tilt), up to where e^{tilt·loss} would overflow."""
+        largest = max(300.0 / (self.n_steps * self.step), 1e-5)
+        return optimize.minimize_scalar(
+            objective, bounds=(math.log(1e-6), math.log(largest)), method="bounded", options={"xatol": 1e-2}
+        )
+
+    def compose(self, times: int, *, near_epsilon: float) -> ComposedLoss:
+        """The loss of `times` independent instances, most accurate around `near_epsilon`.
+
+        The masses are tilted by e^{sℓ}, with s minimising the Chernoff bound at `near_epsilon`, then
+        convolved by `dp_accounting`, then tilted back. The convolution's rounding is thereby relative
+        to the δ in question, not to 1, so that δ = 1e-15 is as safe as δ = 1e-3.
+        """
+        tilt = self.chernoff_tilt(times, near_epsilon)
+        moment = self.log_moment(tilt)
+        with np.errstate(divide="ignore"):
+            tilted = np.exp(np.log(self.masses) + tilt * self.losses() - moment)
+        offset, composed = pld_common.self_convolve(tilted, times, _CONVOLUTION_TAIL)
+        composed = np.maximum(composed, 0.0)
+        start = offset - self.n_steps * times
+        return ComposedLoss(
+            losses=(start + np.arange(len(composed))) * self.step,
+            tilted=composed,
+            tilt=tilt,
+            log_scale=times * moment,
+            rounding=self._convolution_rounding(tilted, times, len(composed)),
+            infinite=-math.expm1(times * math.log1p(-min(self.infinite, 1.0 - 1e-16))),
+        )
+
+    @staticmethod
+    def _convolution_rounding(tilted: Array, times: int, length: int) -> float:
+        """Bound on the error of one entry of the FFT power (Higham 2002, Theorem 24.2, and Cauchy–Schwarz).
+
+        A transform of length N of x is exact up to 10·log₂N·u·‖x‖₂·√N in the 2-norm; raising to the
+        k-th power multiplies by at most k since |x̂| ≤ 1; the inverse transform averages over N.
+        """
+        levels = math.log2(max(length, len(tilted))) + 1.0
+        transform = 10.0 * levels * UNIT_ROUNDOFF
+        norm = euclidean_norm(tilted)
+        return times * (transform * norm + 8.0 * UNIT_ROUNDOFF * norm) + transform * norm + _CONVOLUTION_TAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposedLoss:
+    """P-law of a composed loss, stored tilted: P(loss_i) = tilted_i · exp(log_scale − tilt·loss_i)."""
+
+    losses: Array
+    tilted: Array
+    tilt: float
+    log_scale: float
+    rounding: float
+    infinite: float
+
+    def delta(self, epsilon: float) -> float:
+        """An upper bound on δ(ε) of the composition, rounding errors included."""
+        first = int(np.searchsorted(self.losses, epsilon, side="right"))
+        above = self.losses[first:] - epsilon
+        if len(above) == 0:
+            return min(
+                1.0,
+                self.infinite + math.exp(min(700.0, self.log_scale - self.tilt * epsilon)) * _CONVOLUTION_TAIL,
+            )
+        weights = np.exp(-self.tilt * above) * -np.expm1(-above)
+        scale = math.exp(min(700.0, self.log_scale - self.tilt * epsilon))
+        total = float(np.dot(self.tilted[first:], weights))
+        error = self.rounding * float(np.sum(weights)) + _CONVOLUTION_TAIL
+        return min(1.0, scale * (total + error) * (1.0 + RELATIVE_PAD) + self.infinite)
+
+
+def composed_delta(loss: DominatingLoss, times: int, epsilon: float) -> float:
+    """δ(ε) of `times` instances dominated by `loss`, rounded up."""
+    if loss.infinite >= 1.0:
+        return 1.0
+    return loss.compose(times, near_epsilon=epsilon).delta(epsilon)
+
+
+def composed_epsilon(loss: DominatingLoss, times: int, delta: float) -> float:
+    """Smallest ε with δ(ε) ≤ delta for `times` instances dominated by `loss`, rounded up; inf if there is none."""
+    if -math.expm1(times * math.log1p(-min(loss.infinite, 1.0 - 1e-16))) >= delta:
+        return math.inf
+    composed = loss.compose(times, near_epsilon=loss.chernoff_epsilon(times, delta))
+    return smallest_epsilon(composed.delta, delta, largest=times * loss.n_steps * loss.step + 1.0)
+
+
+def _tail_start(sizes: Array, masses: Array, negligible: float) -> float:
+    """A size (on a logarithmic scale) beyond which the masses sum to at most `negligible`."""
+    positive = sizes > 0.0
+    if not np.any(positive):
+        return 0.0
+    bins = np.ceil(np.log2(sizes[positive]) * 32.0).astype(np.int64)
+    lowest = int(np.min(bins))
+    tails = np.cumsum(np.bincount(bins - lowest, weights=masses[positive])[::-1])[::-1]
+    first = int(np.argmax(np.append(tails, 0.0) <= negligible))
+    return float(min(2.0 ** ((lowest + first - 1) / 32.0), np.max(sizes)))
+
+
+def _positive_masses(table: Array, step: float) -> tuple[Array, float]:
+    """P's masses at h, 2h, …, n·h and at +∞ from δ at 0, h, …, n·h (connect the dots)."""
+    delta = np.minimum(np.minimum.accumulate(table), 1.0)
+    drops = -np.diff(delta)
+    masses = np.empty(len(drops))
+    masses[:-1] = np.maximum(math.exp(step) * drops[:-1] - drops[1:], 0.0) / math.expm1(step)
+    masses[-1] = drops[-1] / -math.expm1(-step)
+    return masses, float(delta[-1])
+
+
+def euclidean_norm(values: Array) -> float:
+    """‖values‖₂."""
+    return math.sqrt(float(np.sum(np.square(values))))

@@ -1,0 +1,90 @@
+"""What a plan is asked for: one validated record whose names are those of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from accounting.composition import LADDER
+from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+from accounting.kernels import KernelFacts, kernel_facts
+from accounting.mechanisms import BITSUMS, LabelResponse, Pure
+from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
+
+MOST_USERS = 10**9
+ACCOUNTANTS = (*LADDER, "auto")
+BITSUM_CHOICES = (*BITSUMS, "auto")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What is asked for; names are those of the command line."""
+
+    users: int
+    dim: int
+    kernel: str = "gaussian"
+    repetitions: int | None = None
+    bitsum: str = "rr"
+    epsilon: float
+    delta: float
+    accountant: str = "auto"
+    min_users: int | None = None
+    classes: int | None = None
+    label_epsilon: float | None = None
+    bias: float | None = None
+    noise_shape: int = 1
+    excess_error: float | None = None
+    allow_useless: bool = False
+
+    def __post_init__(self) -> None:
+        require_integer("users", self.users, low=2, high=MOST_USERS)
+        require_choice("bitsum", self.bitsum, BITSUM_CHOICES)
+        require_choice("accountant", self.accountant, ACCOUNTANTS)
+        require_real("epsilon", self.epsilon, low=0.0, high=100.0)
+        require_real("delta", self.delta, low=0.0, high=0.5, low_open=False)
+        require_integer("noise_shape", self.noise_shape, low=1, high=LARGEST_SHAPE)
+        if self.excess_error is not None:
+            require_real("excess_error", self.excess_error, low=0.0, high=10.0)
+        if (self.classes is None) != (self.label_epsilon is None):
+            raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
+        if self.classes is not None:
+            LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon or 0.0))
+            if self.users < 2 * self.classes:
+                raise InvalidInputError(
+                    f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
+                )
+        if self.min_users is not None:
+            require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
+        if self.delta == 0.0 and self.bitsum not in (Pure.name, "auto"):
+            raise InvalidInputError(
+                f"delta=0 with bitsum {self.bitsum!r}: only 'pure' keeps delta = 0;"
+                " give a positive delta or choose 'pure'."
+            )
+        if self.noise_shape > 1 and self.bitsum != "3nb":
+            raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum '3nb'; leave it out.")
+        self.facts()
+
+    @property
+    def users_per_protocol(self) -> int:
+        """Users that run one KDE protocol: all of them, or an even share of a class."""
+        return self.users if self.classes is None else self.users // self.classes
+
+    @property
+    def counted_users(self) -> int:
+        """Users whose noise the guarantee counts on."""
+        return self.users_per_protocol if self.min_users is None else self.min_users
+
+    def facts(self) -> KernelFacts:
+        """The kernel's facts."""
+        return kernel_facts(self.kernel, dim=self.dim, repetitions=self.repetitions, bias=self.bias)
+
+    def label_response(self) -> LabelResponse | None:
+        """The label mechanism, if labels are collected."""
+        if self.classes is None or self.label_epsilon is None:
+            return None
+        return LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,196 @@
+"""The command line: `privkde plan`."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import difflib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from rich.console import Console
+
+import privkde
+from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError, plan_budget, solve
+from accounting.choosing import choose
+from accounting.composition import LADDER
+from accounting.kernels import KERNELS
+from accounting.mechanisms import BitsumProtocol
+from accounting.request import ACCOUNTANTS, BITSUM_CHOICES
+from accounting.solving import MEASURES, UNKNOWNS
+from privkde.figures import plot_profile
+from privkde.files import require_writable, write_text, write_whole
+from privkde.tables import compare_table, ladder_table, plan_table
+
+EXIT_BAD_INPUT = 2
+
+_HELP: dict[str, tuple[Any, str]] = {
+    "users": (int, "number of users that take part"),
+    "dim": (int, "dimension of the users' vectors"),
+    "kernel": (str, f"kernel family: {', '.join(KERNELS)}"),
+    "repetitions": (int, "independent repetitions I of the feature map (default: dim)"),
+    "bitsum": (str, f"bitsum protocol: {', '.join(BITSUM_CHOICES)}"),
+    "epsilon": (float, "final ε of the features"),
+    "delta": (float, "final δ"),
+    "accountant": (str, f"rung of the ladder: {', '.join(ACCOUNTANTS)}"),
+    "min_users": (
+        int,
+        "users that must at least take part (per class, if classes are given); noise counts on them",
+    ),
+    "classes": (int, "number of classes; each runs its own protocol with an even share of the users"),
+    "label_epsilon": (float, "ε of the label's randomized response"),
+    "bias": (float, "bias β of the laplacian and exponential families"),
+    "noise_shape": (int, "3nb only: shape k of the noise (1 = the paper's protocol)"),
+    "excess_error": (float, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """One-line errors with exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the message, suggest the nearest option for a misspelt one, and stop."""
+        if message.startswith("unrecognized arguments:"):
+            word = message.split(":", 1)[1].split(maxsplit=1)[0]
+            near = difflib.get_close_matches(word, _options(self), n=1)
+            message += f". Did you mean {near[0]}?" if near else f"; see `{self.prog} --help`."
+        _fail(message)
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Every option string of the parser and of its commands."""
+    found = [option for action in parser._actions for option in action.option_strings]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                found += _options(command)
+    return found
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"privkde: error: {message}", file=sys.stderr)
+    raise SystemExit(EXIT_BAD_INPUT)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = _Parser(prog="privkde", description="Plan, explain and account for shuffled private kernel densities.")
+    parser.add_argument("--version", action="version", version=f"privkde {privkde.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="COMMAND")
+    plan = commands.add_parser("plan", help="set the noise for a promise, and explain it", allow_abbrev=False)
+    defaults = {field.name: field.default for field in dataclasses.fields(PlanRequest)}
+    for name, (kind, text) in _HELP.items():
+        default = defaults[name]
+        shown = "" if default in (dataclasses.MISSING, None) else f" (default: {default})"
+        plan.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind, help=text + shown, metavar=kind.__name__)
+    plan.add_argument("--allow-useless", action="store_true", help="plan even if the noise drowns every density")
+    plan.add_argument("--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(UNKNOWNS)} that meets the rest")
+    plan.add_argument("--target-error", type=float, help="with --solve: largest error of the density")
+    plan.add_argument("--max-messages", type=float, help="with --solve: most messages per user")
+    plan.add_argument("--error-measure", default="predicted", help=f"with --solve: {' or '.join(MEASURES)}")
+    plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
+    plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
+    plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
+    plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
+    plan.add_argument("--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung (svg, png or pdf)")
+    plan.set_defaults(run=_plan)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except PrivkdeError as error:
+        _fail(str(error))
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        _fail(f"{error.strerror}: {error.filename!r}; choose another path.")
+    return 0
+
+
+def _plan(parsed: argparse.Namespace) -> None:
+    request = {name: getattr(parsed, name) for name in _HELP if getattr(parsed, name) is not None}
+    request["allow_useless"] = parsed.allow_useless
+    for path in (parsed.output, parsed.plot):
+        if path is not None:
+            require_writable(path)
+    console, notes = Console(), Console(stderr=True)
+    with notes.status("planning") as status:
+
+        def progress(text: str) -> None:
+            status.update(f"planning: {text}")
+
+        if parsed.compare:
+            console.print(compare_table(_compare(request, progress)))
+            return
+        plan = _solved_or_planned(parsed, request, progress)
+        if parsed.plot is not None:
+            progress("drawing the privacy profile")
+            write_whole(parsed.plot, lambda path: plot_profile(plan, path))
+    if parsed.output is not None:
+        write_text(parsed.output, plan.dumps())
+    _show(plan, parsed, console)
+
+
+def _solved_or_planned(parsed: argparse.Namespace, request: dict[str, Any], progress: Any) -> Plan:
+    if parsed.solve is None:
+        _require(request, {"users", "dim", "epsilon", "delta"})
+        if parsed.target_error is not None or parsed.max_messages is not None:
+            raise InvalidInputError(
+                "--target-error and --max-messages belong to --solve; add --solve epsilon|users|repetitions."
+            )
+        return plan_budget(progress=progress, **request)
+    del request["allow_useless"]
+    _require(request, {"users", "dim", "epsilon", "delta"} - {parsed.solve})
+    return solve(
+        parsed.solve,
+        target_error=parsed.target_error,
+        max_messages=parsed.max_messages,
+        measure=parsed.error_measure,
+        progress=progress,
+        **request,
+    )
+
+
+def _compare(request: dict[str, Any], progress: Any) -> list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]]:
+    """The request calibrated by every rung; a rung that cannot is listed with its reason."""
+    _require(request, {"users", "dim", "epsilon", "delta"})
+    outcomes: list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]] = []
+    for name in LADDER:
+        asked = PlanRequest(**{**request, "accountant": name})
+        try:
+            outcomes.append((name, asked, choose(asked, progress)[0]))
+        except PrivkdeError as error:
+            outcomes.append((name, asked, error))
+    return outcomes
+
+
+def _require(request: dict[str, Any], names: set[str]) -> None:
+    missing = sorted(names - request.keys())
+    if missing:
+        raise InvalidInputError(f"--{missing[0]} is missing; give it, or let --solve find it where it can.")
+
+
+def _show(plan: Plan, parsed: argparse.Namespace, console: Console) -> None:
+    if parsed.json:
+        sys.stdout.write(plan.dumps())
+        return
+    if parsed.explain:
+        sys.stdout.write(plan.explain())
+    else:
+        console.print(plan_table(plan))
+        console.print(ladder_table(plan))
+        for reason in plan.reasons:
+            console.print(reason, style="dim", highlight=False)
+    for path in (parsed.output, parsed.plot):
+        if path is not None:
+            console.print(f"written: {path}", highlight=False)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,294 @@
+"""Plans as a whole: the issue's numbers, laws of the planner, JSON, labels, dropouts, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accounting import InfeasibleError, InvalidInputError, Plan, PlanRequest, plan_budget
+from accounting.choosing import choose
+from accounting.composition import LADDER
+
+STANDARD: dict[str, Any] = {
+    "users": 30_000,
+    "dim": 768,
+    "kernel": "gaussian",
+    "repetitions": 768,
+    "bitsum": "rr",
+    "epsilon": 2.0,
+    "delta": 1e-6,
+}
+SMALL: dict[str, Any] = {"users": 2_000, "dim": 16, "repetitions": 16, "epsilon": 1.0, "delta": 1e-6}
+
+
+@cache
+def standard(accountant: str) -> Plan:
+    return plan_budget(**STANDARD, accountant=accountant)
+
+
+def rmse(**changes: Any) -> float:
+    """Bitsum RMSE of a changed small request."""
+    request = PlanRequest(**{**SMALL, "allow_useless": True, **changes})
+    return choose(request)[0].rmse()
+
+
+# --- the numbers to reach (n = 30 000, I = 768, Gaussian, δ = 1e-6, ε = 2) ---
+
+
+def test_published_calibration() -> None:
+    plan = standard("paper")
+    assert plan.parameters["flip_probability"] == pytest.approx(0.4890, abs=5e-5)
+    assert plan.bitsum_rmse == pytest.approx(3921, abs=1)
+
+
+def test_advanced_with_exact_instance() -> None:
+    plan = standard("advanced")
+    assert plan.parameters["flip_probability"] == pytest.approx(0.3878, abs=2e-4)
+    assert plan.bitsum_rmse == pytest.approx(376, abs=1)
+
+
+def test_pld_reaches_the_promised_noise() -> None:
+    plan = standard("pld")
+    assert plan.parameters["flip_probability"] <= 0.0935
+    assert plan.bitsum_rmse <= 62.0
+    assert plan.parameters["flip_probability"] > 0.0930, "below what the homogeneous worst case alone needs"
+
+
+def test_auto_accountant_is_the_tightest() -> None:
+    assert standard("auto").accountant == "pld"
+    assert standard("auto").bitsum_rmse == standard("pld").bitsum_rmse
+
+
+def test_three_negative_binomial_needs_about_88() -> None:
+    protocol, _, _ = choose(PlanRequest(**{**STANDARD, "bitsum": "3nb", "accountant": "pld"}))
+    assert 86.0 < protocol.rmse() < 90.0
+
+
+@pytest.mark.parametrize("accountant", ["basic", "advanced", "pld"])
+def test_used_rung_proves_the_promise_and_little_more(accountant: str) -> None:
+    plan = standard(accountant)
+    achieved = plan.ladder[accountant]
+    assert achieved is not None
+    assert achieved <= 2.0
+    assert achieved >= 2.0 * 0.998
+
+
+@pytest.mark.parametrize("bitsum", ["rr", "poisson"])
+@pytest.mark.parametrize("accountant", ["basic", "advanced", "pld"])
+def test_a_thousandth_less_noise_fails(bitsum: str, accountant: str) -> None:
+    request = PlanRequest(**SMALL, bitsum=bitsum, accountant=accountant)
+    protocol, rung, _ = choose(request)
+    touched = request.facts().touched
+    assert rung.excess(protocol, touched, 1.0, 1e-6, certified=True) <= 0.0
+    less = type(protocol).with_rmse(0.999 * protocol.rmse(), request.users)  # type: ignore[attr-defined]
+    assert rung.excess(less, touched, 1.0, 1e-6, certified=True) > 0.0
+
+
+# --- laws ---
+
+
+@settings(max_examples=12)
+@given(
+    bitsum=st.sampled_from(["rr", "poisson"]),
+    users=st.integers(20, 10_000),
+    factor=st.floats(1.2, 20.0),
+    epsilon=st.floats(0.2, 5.0),
+    log_delta=st.floats(-9.0, -2.0),
+    repetitions=st.integers(1, 60),
+)
+def test_more_users_larger_epsilon_or_delta_never_need_more_noise(  # noqa: PLR0917
+    bitsum: str, users: int, factor: float, epsilon: float, log_delta: float, repetitions: int
+) -> None:
+    """Up to the calibration's own tolerance of 0.1 % and the cells' slack of 0.1 % of the variance."""
+    base: dict[str, Any] = {
+        "users": users, "dim": 8, "repetitions": repetitions, "epsilon": epsilon, "delta": 10.0**log_delta,
+        "bitsum": bitsum, "accountant": "pld",
+    }  # fmt: skip
+    noise = rmse(**base)
+    slack = 1.002
+    assert rmse(**{**base, "users": round(users * factor)}) <= noise * slack
+    assert rmse(**{**base, "epsilon": epsilon * factor}) <= noise * slack
+    assert rmse(**{**base, "delta": min(0.1, base["delta"] * factor)}) <= noise * slack
+
+
+def test_rungs_are_ordered() -> None:
+    noise = [rmse(accountant=name, repetitions=100) for name in ("basic", "advanced", "pld")]
+    assert noise[0] > noise[1] > noise[2]
+
+
+def test_one_instance_all_exact_rungs_agree_up_to_their_delta_split() -> None:
+    single = {"repetitions": 1, "epsilon": 1.0}
+    assert rmse(accountant="pld", **single) == pytest.approx(rmse(accountant="basic", **single), rel=1e-3)
+
+
+def test_hash_families_touch_two_coordinates() -> None:
+    plan = plan_budget(**{**SMALL, "kernel": "laplacian", "bias": 0.1}, accountant="pld")
+    assert plan.instances_per_user == 2 * 16
+    assert plan.request.facts().n_instances == 10 * 16
+
+
+def test_inner_product_paper_rung_composes_over_coordinates() -> None:
+    changes = {"kernel": "inner-product", "repetitions": None, "accountant": "paper"}
+    assert choose(PlanRequest(**{**STANDARD, **changes}))[0].rmse() == pytest.approx(standard("paper").bitsum_rmse)
+
+
+def test_pure_keeps_delta_zero_in_every_view() -> None:
+    plan = plan_budget(**SMALL, bitsum="pure", classes=2, label_epsilon=3.0)
+    assert plan.accountant == "basic"
+    assert {g.view for g in plan.guarantees} == {"communication", "model", "local"}
+    assert all(g.delta == 0.0 and math.isfinite(g.epsilon) for g in plan.guarantees)
+    assert plan.guarantees[0].epsilon == 1.0
+
+
+def test_auto_bitsum_says_why_and_wins_for_few_users() -> None:
+    few = plan_budget(users=60, dim=4, repetitions=1, epsilon=1.0, delta=1e-6, bitsum="auto")
+    assert few.bitsum == "3nb"
+    assert any("rr" in reason for reason in few.reasons)
+    assert "least predicted error" in few.reasons[0]
+    randomized = PlanRequest(users=60, dim=4, repetitions=1, epsilon=1.0, delta=1e-6, bitsum="rr", allow_useless=True)
+    assert few.bitsum_rmse < choose(randomized)[0].rmse()
+
+
+# --- dropouts and labels ---
+
+
+def test_min_users_sets_the_noise_and_all_users_set_the_error() -> None:
+    full, cautious = plan_budget(**SMALL), plan_budget(**SMALL, min_users=1_000)
+    survived = plan_budget(**{**SMALL, "users": 1_000})
+    assert cautious.parameters == survived.parameters
+    assert cautious.parameters["flip_probability"] > full.parameters["flip_probability"]
+    assert cautious.bitsum_rmse == pytest.approx(survived.bitsum_rmse * math.sqrt(2.0))
+
+
+def test_label_guarantees() -> None:
+    plan = plan_budget(**SMALL, classes=4, label_epsilon=5.0)
+    found = {(str(g.adjacency), str(g.view)): (g.epsilon, g.delta) for g in plan.guarantees}
+    for view in ("communication", "model"):
+        assert found["replace-one-features", view] == (1.0, 1e-6)
+        assert found["replace-one", view] == (6.0, 1e-6)
+        assert found["replace-one-label", view] == (5.0, 0.0)
+    flip = plan.parameters["flip_probability"]
+    assert found["replace-one", "local"][0] == pytest.approx(16 * math.log((1 - flip) / flip) + 5.0)
+    assert plan.request.counted_users == 500
+
+
+def test_noise_divisible_protocols_promise_nothing_locally() -> None:
+    plan = plan_budget(**SMALL, bitsum="poisson")
+    local = [g for g in plan.guarantees if g.view == "local"]
+    assert [g.is_empty for g in local] == [True]
+
+
+# --- the document ---
+
+
+@pytest.mark.parametrize("bitsum", ["rr", "poisson", "pure"])
+def test_json_round_trip(bitsum: str) -> None:
+    plan = plan_budget(**SMALL, bitsum=bitsum, classes=3, label_epsilon=2.0)
+    text = plan.dumps()
+    assert Plan.from_json(json.loads(text)) == plan
+    assert plan.protocol().parameters() == plan.parameters
+    document = json.loads(text)
+    assert document["schema"] == "privkde.plan/1"
+    assert set(document["composition"]["ladder"]) == set(LADDER)
+    for section, names in {
+        "instance": {"epsilon_0", "delta_0", "parameters"},
+        "error": {"bitsum_rmse", "sup_rmse_bound", "predicted_rmse"},
+        "communication": {"messages_per_user", "bits_per_user"},
+    }.items():
+        assert names <= set(document[section])
+    assert document["error"]["predicted_rmse"] <= document["error"]["sup_rmse_bound"]
+
+
+def test_explain_names_every_number() -> None:
+    plan = plan_budget(**SMALL)
+    text = plan.explain()
+    for number in (plan.epsilon_0, plan.bitsum_rmse, plan.parameters["flip_probability"], plan.ladder["advanced"]):
+        assert f"{number:.6g}" in text
+    assert "min(2S, Q)" in text
+    assert "assumed" in text
+
+
+@pytest.mark.parametrize("document", [{}, [], {"schema": "privkde.plan/2"}, {"schema": "privkde.plan/1"}])
+def test_foreign_documents_are_refused(document: Any) -> None:
+    with pytest.raises(InvalidInputError):
+        Plan.from_json(document)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"epsilon": math.nan}, {"epsilon": math.inf}, {"epsilon": 0.0}, {"epsilon": -1.0}, {"epsilon": True},
+        {"epsilon": "2"}, {"delta": -1e-9}, {"delta": 1.0}, {"delta": math.nan}, {"delta": True}, {"delta": 0.0},
+        {"users": 1}, {"users": 2.5}, {"users": True}, {"users": 10**10}, {"dim": 0}, {"dim": True},
+        {"repetitions": 0}, {"repetitions": 10**7}, {"min_users": 1}, {"min_users": 2_001}, {"bias": 0.1},
+        {"kernel": "laplacian", "bias": 0.0}, {"kernel": "inner-product"}, {"classes": 2}, {"label_epsilon": 1.0},
+        {"classes": 1, "label_epsilon": 1.0}, {"classes": 2, "label_epsilon": 0.0},
+        {"classes": 1_001, "label_epsilon": 1.0}, {"noise_shape": 2}, {"bitsum": "3nb", "noise_shape": 0},
+        {"bitsum": "pure", "accountant": "pld"}, {"bitsum": "poisson", "accountant": "paper"}, {"excess_error": 0.0},
+        {"colour": "blue"},
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_its_name(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        plan_budget(**{**SMALL, **changes})
+    assert any(name in str(caught.value) or name.replace("_", " ") in str(caught.value) for name in changes)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "nearest"),
+    [("kernel", "gausian", "gaussian"), ("bitsum", "3bn", "3nb"), ("accountant", "pdl", "pld")],
+)
+def test_unknown_names_suggest_the_nearest(name: str, value: str, nearest: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"Did you mean '{nearest}'"):
+        plan_budget(**{**SMALL, name: value})
+
+
+@pytest.mark.parametrize("accountant", ["pld", "paper"])
+def test_infeasible_requests_name_the_smallest_n(accountant: str) -> None:
+    request = {**STANDARD, "users": 50, "epsilon": 0.1, "accountant": accountant}
+    with pytest.raises(InfeasibleError, match=r"smallest feasible n is about ([\d,]+)") as caught:
+        plan_budget(**request)
+    text = str(caught.value)
+    smallest = int(text.split("smallest feasible n is about ")[1].split(";", maxsplit=1)[0].replace(",", ""))
+    assert choose(PlanRequest(**{**request, "users": smallest}))
+    with pytest.raises(InfeasibleError):
+        choose(PlanRequest(**{**request, "users": round(smallest * 0.97)}))
+
+
+# --- corners: a finite valid plan or a typed error ---
+
+CORNERS = [
+    (epsilon, delta, users, repetitions, bitsum)
+    for epsilon, delta, users, repetitions in [
+        (1e-3, 1e-15, 2, 1), (1e-3, 0.1, 10**9, 1), (20.0, 1e-15, 2, 1), (20.0, 0.1, 2, 1), (20.0, 0.1, 10**9, 1),
+        (20.0, 1e-15, 10**9, 100), (1.0, 1e-15, 1000, 100), (5.0, 1e-15, 2, 5000), (20.0, 0.1, 2, 7),
+        (1e-3, 1e-9, 10**6, 100),
+    ]
+    for bitsum in ("rr", "3nb", "poisson", "negative-binomial", "pure")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "users", "repetitions", "bitsum"), CORNERS)
+def test_corners(epsilon: float, delta: float, users: int, repetitions: int, bitsum: str) -> None:
+    try:
+        plan = plan_budget(
+            users=users, dim=8, repetitions=repetitions, bitsum=bitsum, epsilon=epsilon, delta=delta, allow_useless=True
+        )
+    except InfeasibleError:
+        return
+    assert math.isfinite(plan.bitsum_rmse)
+    assert plan.bitsum_rmse > 0.0
+    json.loads(plan.dumps())
+    achieved = plan.ladder[plan.accountant]
+    assert achieved is not None
+    assert achieved <= epsilon * (1.0 + 1e-9)

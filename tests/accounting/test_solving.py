@@ -1,0 +1,79 @@
+"""Inverse questions: the answer meets the target and a little less does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accounting import InfeasibleError, InvalidInputError, PlanRequest, solve
+from accounting.choosing import choose, prediction
+from accounting.error import BitsumError, sup_error_bound
+
+BASE: dict[str, Any] = {"dim": 8, "kernel": "gaussian", "bitsum": "rr", "delta": 1e-6, "accountant": "pld"}
+
+
+def predicted(**request: Any) -> float:
+    asked = PlanRequest(**{**BASE, "allow_useless": True, **request})
+    return prediction(asked, choose(asked)[0]).total
+
+
+def test_smallest_epsilon() -> None:
+    plan = solve("epsilon", target_error=0.3, users=300, repetitions=16, **BASE)
+    assert plan.error.total <= 0.3
+    assert predicted(users=300, repetitions=16, epsilon=0.99 * plan.request.epsilon) > 0.3
+    assert "smallest epsilon" in plan.reasons[0]
+
+
+def test_smallest_users() -> None:
+    plan = solve("users", target_error=0.3, epsilon=1.0, repetitions=16, **BASE)
+    assert plan.error.total <= 0.3
+    assert predicted(users=round(0.99 * plan.request.users), repetitions=16, epsilon=1.0) > 0.3
+
+
+def test_smallest_repetitions() -> None:
+    plan = solve("repetitions", target_error=0.2, epsilon=1.0, users=5_000, **BASE)
+    assert plan.error.total <= 0.2
+    assert plan.request.repetitions is not None
+    assert predicted(users=5_000, epsilon=1.0, repetitions=plan.request.repetitions - 1) > 0.2
+
+
+def test_theorem_3_3_is_a_special_case() -> None:
+    """Given α, I = O(1/α²) repetitions reach supRMSE α by Theorem 3.2's own bound and the published 3NB."""
+    alpha = 0.5
+    request = {**BASE, "bitsum": "3nb", "accountant": "paper"}
+    plan = solve("repetitions", target_error=alpha, measure="bound", epsilon=1.0, users=100_000, **request)
+    assert plan.sup_rmse_bound <= alpha
+    repetitions = plan.request.repetitions
+    assert repetitions is not None
+    assert 64 / alpha**2 <= repetitions <= 1.05 * 64 / alpha**2
+    assert plan.delta_0 == pytest.approx(1e-6 / (2 * repetitions))
+    facts = plan.request.facts()
+    assert plan.sup_rmse_bound == sup_error_bound(facts, 100_000, BitsumError(value=plan.bitsum_rmse))
+
+
+def test_message_limit_alone() -> None:
+    request = {**BASE, "bitsum": "poisson"}
+    plan = solve("epsilon", max_messages=40.0, users=1_000, repetitions=16, **request)
+    assert plan.messages_per_user <= 40.0
+    assert plan.request.epsilon > 0.01
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"unknown": "delta", "target_error": 0.1}, "unknown='delta'"),
+        ({"unknown": "epsilon"}, "nothing to solve for"),
+        ({"unknown": "epsilon", "target_error": 0.1, "epsilon": 1.0}, "leave it out"),
+        ({"unknown": "epsilon", "target_error": -1.0}, "target_error"),
+        ({"unknown": "epsilon", "target_error": 0.1, "measure": "worst"}, "error measure"),
+    ],
+)
+def test_bad_questions(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(InvalidInputError, match=match):
+        solve(arguments.pop("unknown"), users=1_000, repetitions=16, **BASE, **arguments)
+
+
+def test_unreachable_targets_say_what_is_missing() -> None:
+    with pytest.raises(InfeasibleError, match=r"the predicted error is 0\.2"):
+        solve("epsilon", target_error=0.1, users=1_000, repetitions=16, **BASE)

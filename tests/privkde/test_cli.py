@@ -1,0 +1,145 @@
+"""The command line as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from accounting import Plan
+from privkde.cli import main
+
+REQUEST = [
+    "plan",
+    "--users",
+    "2000",
+    "--dim",
+    "16",
+    "--kernel",
+    "gaussian",
+    "--repetitions",
+    "16",
+    "--bitsum",
+    "rr",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+]
+
+
+def run(capsys: pytest.CaptureFixture[str], *extra: str) -> str:
+    assert main([*REQUEST, *extra]) == 0
+    return capsys.readouterr().out
+
+
+def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """Exit code 2, one line on standard error, nothing on standard output, no traceback."""
+    with pytest.raises(SystemExit) as stopped:
+        main(list(arguments))
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [line for line in captured.err.splitlines() if line.strip()]
+    assert len(lines) == 1
+    assert lines[0].startswith("privkde: error: ")
+    return lines[0]
+
+
+def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan.from_json(json.loads(run(capsys, "--accountant", "pld", "--json")))
+    assert 0.0 < plan.parameters["flip_probability"] < 0.5
+    assert plan.accountant == "pld"
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys)
+    for word in ("flip_probability", "pld (used)", "advanced", "basic", "paper", "Theorem 3.2"):
+        assert word in text
+
+
+def test_compare_prints_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "--compare")
+    rows = [line for line in text.splitlines() if any(name in line for name in ("paper", "basic", "advanced", "pld"))]
+    noise = [float(row.split("│")[4].replace(",", "")) for row in rows]
+    assert len(noise) == 4
+    assert noise[0] > max(noise[1:3]) > min(noise[1:3]) > noise[3] > 0.0
+
+
+def test_compare_lists_rungs_that_do_not_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*REQUEST[:-6], "--bitsum", "poisson", "--epsilon", "1", "--delta", "1e-6", "--compare"]) == 0
+    assert "published" in capsys.readouterr().out
+
+
+def test_explain_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target, picture = tmp_path / "plan.json", tmp_path / "profile.svg"
+    text = run(capsys, "--explain", "--output", str(target), "--plot", str(picture))
+    assert "Promise" in text
+    plan = Plan.from_json(json.loads(target.read_text()))
+    assert f"{plan.bitsum_rmse:.6g}" in text
+    drawing = picture.read_text()
+    assert drawing.lstrip().startswith("<?xml")
+    assert len(drawing) > 5_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "profile.svg"]
+
+
+def test_solve(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "plan",
+        "--dim",
+        "8",
+        "--repetitions",
+        "16",
+        "--users",
+        "300",
+        "--delta",
+        "1e-6",
+        "--solve",
+        "epsilon",
+        "--target-error",
+        "0.3",
+        "--json",
+    ]
+    assert main(arguments) == 0
+    plan = Plan.from_json(json.loads(capsys.readouterr().out))
+    assert plan.error.total <= 0.3
+
+
+def test_labels_and_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys, "--classes", "4", "--label-epsilon", "5", "--min-users", "400", "--json")
+    plan = Plan.from_json(json.loads(text))
+    assert plan.request.counted_users == 400
+    assert any(g.epsilon == 6.0 for g in plan.guarantees)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--epsilon", "nan"], "epsilon=nan"),
+        (["--epsilon", "-1"], "epsilon=-1.0"),
+        (["--epsilon", "two"], "--epsilon"),
+        (["--users", "1.5"], "--users"),
+        (["--delta", "2"], "delta=2.0"),
+        (["--kernel", "gausian"], "Did you mean 'gaussian'"),
+        (["--bitsum", "3mb"], "Did you mean '3nb'"),
+        (["--accountant", "pdl"], "Did you mean 'pld'"),
+        (["--epsion", "3"], "Did you mean --epsilon"),
+        (["--output", "/nonexistent/plan.json"], "does not exist"),
+        (["--plot", "/nonexistent/plan.svg"], "does not exist"),
+        (["--target-error", "0.1"], "--solve"),
+        (["--solve", "epsilon", "--target-error", "0.1"], "leave it out"),
+        (["--users", "50", "--epsilon", "0.001"], "smallest feasible n"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], words: str) -> None:
+    assert words in refuse(capsys, *REQUEST, *extra)
+
+
+def test_missing_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--delta is missing" in refuse(capsys, "plan", "--users", "100", "--dim", "8", "--epsilon", "1")
+
+
+def test_unknown_picture_format_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refuse(capsys, *REQUEST, "--plot", str(tmp_path / "profile.gif"), "--output", str(tmp_path / "plan.json"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,1 @@
+"""Attempts to refute what `accounting` claims and `privkde` does."""
