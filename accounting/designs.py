@@ -124,7 +124,10 @@ def _calibrated(families: Iterable[Build], target: Target, guess: float | None =
 
 def _fewest_messages(candidates: list[Candidate], excess: float) -> Candidate:
     if not candidates:
-        raise InfeasibleError("no design of this protocol meets the request; ask for a larger epsilon or delta.")
+        raise InfeasibleError(
+            "no design of this protocol meets the request within the limits of its law; ask for a larger epsilon or"
+            " delta, fewer repetitions or accountant 'pld', or choose bitsum 'rr' or 'poisson' (3nb: noise_shape 1)."
+        )
     least = min(protocol.rmse() for protocol, _ in candidates)
     affordable = [one for one in candidates if one[0].rmse() <= (1.0 + excess) * least]
     return min(affordable, key=lambda one: one[0].messages_per_user())

@@ -209,9 +209,7 @@ def test_the_looser_rungs_bound_every_dataset(rung: Rung, n_users: int, p: Fract
     assert compared >= 1, "the claim was idle"
 
 
-@pytest.mark.parametrize(
-    ("n_users", "p", "epsilon"), [(8, Fraction(1, 8), 2.0), (20, Fraction(1, 16), 3.0), (12, Fraction(5, 16), 1.3)]
-)
+@pytest.mark.parametrize(("n_users", "p", "epsilon"), [(8, Fraction(1, 8), 2.0), (12, Fraction(5, 16), 1.3)])
 def test_equal_data_of_the_others_is_not_the_worst_of_two_instances(n_users: int, p: Fraction, epsilon: float) -> None:
     """Enumeration refutes the ends m ∈ {0, n − 1} even if directions are chosen adaptively; certifying covers it."""
     law, exact = rr(n_users, p), exact_supremum(n_users, p, 2, epsilon)
@@ -270,7 +268,7 @@ protocols = st.one_of(
 
 
 @given(protocols, st.integers(1, 120), deltas(-9.0, -3.0))
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_the_exact_composition_is_the_tightest(law: BitsumProtocol, times: int, delta: float) -> None:
     found = {rung.name: rung.achieved_epsilon(law, touched(times), delta) for rung in SOUND_RUNGS}
     assert all(epsilon is not None for epsilon in found.values())
@@ -297,7 +295,7 @@ def test_one_instance_is_the_instance() -> None:
 
 
 @given(protocols, st.integers(2, 200), deltas(-12.0, -3.0))
-@settings(max_examples=15)
+@settings(max_examples=10)
 def test_the_achieved_epsilon_is_where_the_excess_vanishes(law: BitsumProtocol, times: int, delta: float) -> None:
     for rung in SOUND_RUNGS:
         epsilon = rung.achieved_epsilon(law, touched(times), delta)
@@ -432,7 +430,7 @@ def test_claims_lie_just_above_an_optimistic_bound(law: BitsumProtocol) -> None:
     """For every protocol: pessimistic and optimistic bounds of 16 instances leave a few percent between them."""
     (pair,) = law.pairs()
     for epsilon in (0.3, 1.0, 2.0):
-        below = max(optimistic_delta(one, 16, epsilon) for one in (pair, pair.reversed()))
+        below = max(optimistic_delta(one, 16, epsilon, step=4e-4) for one in (pair, pair.reversed()))
         above = claimed_delta(PLD, law, 16, epsilon, below)
         assert below > 1e-9
         assert below <= above <= 1.06 * below
@@ -470,8 +468,8 @@ def test_a_doctored_inverse_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert Paper().achieved_epsilon(law, touched(768), 1e-6) is None
 
 
-@given(user_counts(20_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0))
-@settings(max_examples=25)
+@given(user_counts(5_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0))
+@settings(max_examples=12)
 def test_the_published_calibration_of_rr_keeps_its_promise(
     n_users: int, times: int, epsilon: float, delta: float
 ) -> None:

@@ -47,7 +47,7 @@ def exact_delta(n_users: int, flip_probability: float | Fraction, epsilon: float
 def at_or_below(table: ProfileTable, bound: ProfileTable) -> bool:
     """Domination up to rounding: mirrored laws are computed from 1 − (1 − p), which is not quite p."""
     return all(
-        bool(np.all(one <= other * (1 + 1e-10) + ULPS))
+        bool(np.all(one <= other * (1 + 1e-10) + 5 * ULPS))
         for one, other in ((table.forward, bound.forward), (table.backward, bound.backward))
     )
 
@@ -136,7 +136,7 @@ def test_a_tiny_flip_probability_means_the_same_for_ones_and_zeros() -> None:
 def test_delta_is_the_exact_supremum_rounded_up(n_users: int, p: Fraction, epsilon: float) -> None:
     exact = exact_delta(n_users, p, epsilon)
     found = protocol(n_users, p).delta(epsilon)
-    assert exact <= found <= exact * (1 + 1e-6) + ULPS
+    assert exact <= found <= exact * (1 + 1e-6) + 5 * ULPS
 
 
 @pytest.mark.parametrize("n_users", [12, 25, 37])
@@ -260,7 +260,7 @@ def test_coarse_cells_give_an_upper_bound_that_is_not_idle(n_users: int, p: floa
         width = law._finest_cell()
     assert width > 0
     assert exact * (1 - 1e-9) <= coarse + 1e-30  # below that only what the windows leave out remains
-    assert coarse <= protocol(n_users - width, p).delta(epsilon) * (1 + 1e-9) + ULPS
+    assert coarse <= protocol(n_users - width, p).delta(epsilon) * (1 + 1e-9) + 5 * ULPS
 
 
 # --- laws of delta and epsilon --------------------------------------------------------------------
@@ -269,20 +269,20 @@ def test_coarse_cells_give_an_upper_bound_that_is_not_idle(n_users: int, p: floa
 @given(user_counts(60), flip_probabilities(), epsilons(2.0))
 def test_more_users_never_hurt(n_users: int, p: float, epsilon: float) -> None:
     fewer, more = protocol(n_users, p).delta(epsilon), protocol(n_users + 1, p).delta(epsilon)
-    assert more <= fewer * (1 + 1e-9) + ULPS
+    assert more <= fewer * (1 + 1e-9) + 5 * ULPS
 
 
 @given(user_counts(60), flip_probabilities(), flip_probabilities(), epsilons(2.0))
 def test_more_noise_never_hurts(n_users: int, one: float, other: float, epsilon: float) -> None:
     quiet, loud = sorted((one, other))
-    assert protocol(n_users, loud).delta(epsilon) <= protocol(n_users, quiet).delta(epsilon) * (1 + 1e-9) + ULPS
+    assert protocol(n_users, loud).delta(epsilon) <= protocol(n_users, quiet).delta(epsilon) * (1 + 1e-9) + 5 * ULPS
 
 
 @given(user_counts(60), flip_probabilities(), epsilons(2.0), epsilons(2.0))
 def test_delta_decreases_in_epsilon(n_users: int, p: float, one: float, other: float) -> None:
     low, high = sorted((one, other))
     law = protocol(n_users, p)
-    assert law.delta(high) <= law.delta(low) * (1 + 1e-9) + ULPS
+    assert law.delta(high) <= law.delta(low) * (1 + 1e-9) + 5 * ULPS
 
 
 def test_hundreds_of_instances_meet_an_independent_computation() -> None:
