@@ -69,7 +69,7 @@ class RandomizedResponse(BitsumProtocol):
     def local_guarantee(self) -> Guarantee:
         """ln((1−p)/p), pure, whatever the shuffler does."""
         p = self.flip_probability
-        epsilon = (math.log1p(-p) - math.log(p)) * (1.0 + 1e-15)
+        epsilon = math.log1p((1.0 - 2.0 * p) / p) * (1.0 + 1e-15)
         return Guarantee(epsilon=epsilon, delta=0.0, adjacency=Adjacency.BIT, view=View.LOCAL)
 
     def pair(self, ones: int, dropped: int = 0) -> Pair:
