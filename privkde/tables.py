@@ -51,17 +51,20 @@ def ladder_table(plan: Plan) -> Table:
 
 
 def compare_table(outcomes: list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]]) -> Table:
-    """The same request calibrated by each rung."""
-    table = Table(title="The same promise, calibrated by each rung", title_justify="left")
+    """The same request calibrated by each rung: RMSE of one bitsum, predicted error of the density, messages per user."""
+    table = Table(
+        title="The same promise, calibrated by each rung (RMSE of one bitsum, predicted error, messages per user)",
+        title_justify="left",
+    )
     table.add_column("accountant")
-    for name in ("parameter", "value", "bitsum RMSE", "predicted error", "messages/user"):
+    for name in ("parameter", "value", "RMSE", "error", "messages"):
         table.add_column(name, justify="right", no_wrap=name != "parameter")
     for name, request, outcome in outcomes:
         if isinstance(outcome, PrivkdeError):
             table.add_row(name, f"[dim]{outcome}[/dim]", "—", "—", "—", "—")
             continue
         names = [key for key in outcome.parameters() if not key.endswith("_per_user")]
-        values = [f"{outcome.parameters()[key]:.4g}" for key in names]
+        values = [f"{outcome.parameters()[key]:#.4g}" for key in names]
         rmse = outcome.rmse(request.users_per_protocol)
         messages = request.facts().n_instances * outcome.messages_per_user()
         error = prediction(request, outcome).total
