@@ -10,7 +10,7 @@ from accounting.composition import LADDER, Basic, Rung
 from accounting.designs import Target, design
 from accounting.error import PredictedError, predicted_error
 from accounting.errors import InfeasibleError, PrivkdeError
-from accounting.mechanisms import BITSUMS, BitsumProtocol, Pure
+from accounting.mechanisms import BITSUMS, BitsumProtocol, Pure, RandomizedResponse
 from accounting.request import MOST_USERS, PlanRequest
 
 USELESS_ERROR = 1.0
@@ -35,7 +35,7 @@ def choose(
 def _best_bitsum(
     request: PlanRequest, say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
-    """The bitsum of least predicted error; ties within 1 % go to the fewest messages."""
+    """The bitsum of least predicted privacy error; ties within 1 % go to the fewest messages."""
     names = [Pure.name] if request.delta == 0.0 else [name for name in BITSUMS if name != Pure.name]
     variants = [(name, shape) for name in names for shape in ((1, 4) if name == "3nb" else (1,))]
     found: list[tuple[float, BitsumProtocol, Rung, str]] = []
@@ -48,54 +48,66 @@ def _best_bitsum(
         except PrivkdeError as error:
             notes.append(f"{label}: not possible ({error})")
             continue
-        error_total = prediction(asked, protocol).total
-        found.append((error_total, protocol, rung, label))
+        error_parts = prediction(asked, protocol)
+        found.append((error_parts.privacy, protocol, rung, label))
         notes.append(
-            f"{label}: predicted error {error_total:.4g}, bitsum RMSE {protocol.rmse(request.users_per_protocol):.4g},"
+            f"{label}: predicted error {error_parts.total:.4g}, of which privacy {error_parts.privacy:.4g};"
             f" {protocol.messages_per_user():.4g} messages per instance"
         )
     if not found:
         raise InfeasibleError("no bitsum protocol meets the request: " + "; ".join(notes))
-    least = min(total for total, *_ in found)
+    least = min(privacy for privacy, *_ in found)
     close = [one for one in found if one[0] <= 1.01 * least]
     _, protocol, rung, label = min(close, key=lambda one: one[1].messages_per_user())
     _refuse_useless(request, protocol)
-    why = f"bitsum auto: {label} has the least predicted error (within 1 %, then the fewest messages)"
+    why = f"bitsum auto: {label} has the least predicted error due to privacy"
+    if len(close) > 1:
+        why += ", within 1 %, and the fewest messages among those"
+    if protocol.local_guarantee().is_empty:
+        notes.append(f"unlike rr, {protocol.name} protects nothing if the shuffler colludes")
     return protocol, rung, (why, *notes)
 
 
 def _calibrate(
     request: PlanRequest, bitsum: str, say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+    failures: list[InfeasibleError] = []
+    for rungs in _rungs(request.accountant, bitsum):
+        found: list[tuple[BitsumProtocol, Rung]] = []
+        for rung in rungs:
+            say(f"calibrating {bitsum} with {rung.name}")
+            try:
+                found.append((_designed(request, bitsum, rung, certified=certified), rung))
+            except InfeasibleError as error:
+                failures.append(error)
+        if found:
+            protocol, rung = min(found, key=lambda one: one[0].rmse())
+            _refuse_useless(request, protocol)
+            return protocol, rung, (f"accountant {rung.name}: {rung.evidence.method}",)
+    raise failures[0]
+
+
+def _designed(request: PlanRequest, bitsum: str, rung: Rung, *, certified: bool) -> BitsumProtocol:
     facts = request.facts()
-    failure: PrivkdeError | None = None
-    for rung in _rungs(request.accountant, bitsum):
-        touched = facts.paper_touched if rung.name == "paper" else facts.touched
-        say(f"calibrating {bitsum} with {rung.name}")
-        target = Target(rung=rung, touched=touched, epsilon=float(request.epsilon), delta=float(request.delta))
-        try:
-            protocol = design(
-                bitsum,
-                n_users=request.counted_users,
-                target=target,
-                noise_shape=request.noise_shape,
-                excess_error=request.excess_error,
-                certified=certified,
-            )
-        except InfeasibleError as error:
-            failure = error
-            continue
-        _refuse_useless(request, protocol)
-        return protocol, rung, (f"accountant {rung.name}: {rung.evidence.method}",)
-    assert failure is not None
-    raise failure
+    touched = facts.paper_touched if rung.name == "paper" else facts.touched
+    return design(
+        bitsum,
+        n_users=request.counted_users,
+        target=Target(rung=rung, touched=touched, epsilon=float(request.epsilon), delta=float(request.delta)),
+        noise_shape=request.noise_shape,
+        excess_error=request.excess_error,
+        certified=certified,
+    )
 
 
-def _rungs(accountant: str, bitsum: str) -> list[Rung]:
-    """Rungs to try, in order: `auto` is the tightest that applies."""
+def _rungs(accountant: str, bitsum: str) -> list[list[Rung]]:
+    """Rungs to try; of the first group in which any works, the one of least noise wins.
+
+    `pld` composes the exact losses, so no other rung needs less noise; the others serve where its grid is refused.
+    """
     if accountant != "auto":
-        return [LADDER[accountant]]
-    return [Basic()] if bitsum == Pure.name else [LADDER["pld"], LADDER["advanced"], LADDER["basic"]]
+        return [[LADDER[accountant]]]
+    return [[Basic()]] if bitsum == Pure.name else [[LADDER["pld"]], [LADDER["advanced"], LADDER["basic"]]]
 
 
 def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError:
@@ -109,13 +121,16 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     privacy = prediction(request, protocol).privacy
     if request.allow_useless or privacy < USELESS_ERROR:
         return
-    n = _smallest_useful_users(request, protocol.name)
+    if protocol.name == RandomizedResponse.name:
+        n = _smallest_useful_users(request, protocol.name)
+    else:  # the law of the noise does not depend on n, so the error falls as 1/n
+        n = math.ceil(request.users_per_protocol * privacy / USELESS_ERROR) + 1
     where = f"the smallest feasible n is about {n:,}" if n else f"no n up to {MOST_USERS:,} is enough"
     per = " per class" if request.classes else ""
     raise InfeasibleError(
         f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.epsilon:g},"
         f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
-        f" {where}{per}; or raise epsilon, lower repetitions, or choose bitsum '3nb'."
+        f" {where}{per}; or raise epsilon{'' if protocol.name == '3nb' else ', or choose bitsum 3nb'}."
     )
 
 

@@ -78,6 +78,9 @@ class Contract:
         """The contract and its parts as an indented tree for people."""
         return "\n".join(self._lines())
 
+    def __str__(self) -> str:
+        return self.tree()
+
     def _lines(self) -> list[str]:
         lines = [self.component]
         body = [f"promises  {g}" for g in self.guarantees]

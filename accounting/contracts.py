@@ -6,7 +6,7 @@ from accounting.composition import Rung
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.kernels import KernelFacts
-from accounting.mechanisms import BitsumProtocol, LabelResponse
+from accounting.mechanisms import BitsumProtocol, LabelResponse, Pure
 
 PAPER_PROTOCOL = "the paper, Algorithm 1"
 
@@ -53,11 +53,7 @@ def kde_contract(
         component=f"{facts.name} KDE from {facts.n_instances} bitsum instances, {k} of them touched by one user",
         guarantees=(communication, communication.restated(view=View.MODEL), local),
         evidence=rung.evidence,
-        checked=(
-            "parameters pass a pessimistic evaluation; 0.1 % less noise does not"
-            if rung.name != "paper"
-            else "the published parameters pass the exact law of one instance",
-        ),
+        checked=(_calibration_checked(protocol, rung),),
         assumed=(
             "instances use independent randomness; the public randomness does not depend on the data",
             "the model view follows by post-processing of the communication view",
@@ -65,6 +61,14 @@ def kde_contract(
         parameters={"instances_touched": k, "accountant": rung.name},
         parts=(rounding_contract(facts), protocol.contract(*instance_point)),
     )
+
+
+def _calibration_checked(protocol: BitsumProtocol, rung: Rung) -> str:
+    if protocol.name == Pure.name:
+        return "the conditions of Pure hold for these parameters; ε of the touched instances adds up"
+    if rung.name == "paper":
+        return "the published parameters pass the exact law of one instance"
+    return "the parameters pass a pessimistic evaluation of the composed profile"
 
 
 def classifier_contract(kde: Contract, label: LabelResponse) -> Contract:

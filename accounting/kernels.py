@@ -62,9 +62,9 @@ class KernelFacts:
         return self.n_repetitions * self.n_coordinates
 
     @property
-    def bits_per_message(self) -> int:
-        """⌈log₂ IQ⌉ for the instance plus one for the content."""
-        return math.ceil(math.log2(self.n_instances)) + 1 if self.n_instances > 1 else 1
+    def instance_bits(self) -> int:
+        """⌈log₂ IQ⌉ bits name the instance that a message belongs to."""
+        return (self.n_instances - 1).bit_length()
 
 
 def _gaussian(dim: int, repetitions: int, _bias: float) -> KernelFacts:

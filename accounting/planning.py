@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from accounting import explaining
@@ -38,9 +38,9 @@ class Plan:
     guarantees: tuple[Guarantee, ...]
     epsilon_0: float
     delta_0: float
-    parameters: Mapping[str, float | int]
+    parameters: Mapping[str, float | int] = field(hash=False)
     instances_per_user: int
-    ladder: Mapping[str, float | None]
+    ladder: Mapping[str, float | None] = field(hash=False)
     bitsum_rmse: float
     sup_rmse_bound: float
     error: PredictedError
@@ -168,7 +168,7 @@ def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reason
         sup_rmse_bound=sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n))),
         error=prediction(request, protocol),
         messages_per_user=messages,
-        bits_per_user=messages * facts.bits_per_message,
+        bits_per_user=messages * (facts.instance_bits + protocol.content_bits),
         baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta),
         contract=contract,
         reasons=reasons,

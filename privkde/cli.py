@@ -16,34 +16,50 @@ import privkde
 from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError, plan_budget, solve
 from accounting.choosing import choose
 from accounting.composition import LADDER
+from accounting.errors import require_choice
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BitsumProtocol
 from accounting.request import ACCOUNTANTS, BITSUM_CHOICES
 from accounting.solving import MEASURES, UNKNOWNS
-from privkde.figures import plot_profile
+from privkde.figures import plot_profile, require_drawable
 from privkde.files import require_writable, write_text, write_whole
 from privkde.tables import compare_table, ladder_table, plan_table
 
 EXIT_BAD_INPUT = 2
 
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, for example 30000") from None
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number, for example 0.5 or 1e-6") from None
+
+
 _HELP: dict[str, tuple[Any, str]] = {
-    "users": (int, "number of users that take part"),
-    "dim": (int, "dimension of the users' vectors"),
+    "users": (_whole, "number of users that take part"),
+    "dim": (_whole, "dimension of the users' vectors"),
     "kernel": (str, f"kernel family: {', '.join(KERNELS)}"),
-    "repetitions": (int, "independent repetitions I of the feature map (default: dim)"),
+    "repetitions": (_whole, "independent repetitions I of the feature map (default: dim)"),
     "bitsum": (str, f"bitsum protocol: {', '.join(BITSUM_CHOICES)}"),
-    "epsilon": (float, "final ε of the features"),
-    "delta": (float, "final δ"),
+    "epsilon": (_real, "final ε of the features"),
+    "delta": (_real, "final δ"),
     "accountant": (str, f"rung of the ladder: {', '.join(ACCOUNTANTS)}"),
     "min_users": (
         int,
         "users that must at least take part (per class, if classes are given); noise counts on them",
     ),
-    "classes": (int, "number of classes; each runs its own protocol with an even share of the users"),
-    "label_epsilon": (float, "ε of the label's randomized response"),
-    "bias": (float, "bias β of the laplacian and exponential families"),
-    "noise_shape": (int, "3nb only: shape k of the noise (1 = the paper's protocol)"),
-    "excess_error": (float, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
+    "classes": (_whole, "number of classes; each runs its own protocol with an even share of the users"),
+    "label_epsilon": (_real, "ε of the label's randomized response"),
+    "bias": (_real, "bias β of the laplacian and exponential families"),
+    "noise_shape": (_whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
+    "excess_error": (_real, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
 }
 
 
@@ -84,11 +100,17 @@ def build_parser() -> argparse.ArgumentParser:
     for name, (kind, text) in _HELP.items():
         default = defaults[name]
         shown = "" if default in (dataclasses.MISSING, None) else f" (default: {default})"
-        plan.add_argument(f"--{name.replace('_', '-')}", dest=name, type=kind, help=text + shown, metavar=kind.__name__)
+        plan.add_argument(
+            f"--{name.replace('_', '-')}",
+            dest=name,
+            type=kind,
+            help=text + shown,
+            metavar={_whole: "N", _real: "X"}.get(kind, "NAME"),
+        )
     plan.add_argument("--allow-useless", action="store_true", help="plan even if the noise drowns every density")
     plan.add_argument("--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(UNKNOWNS)} that meets the rest")
-    plan.add_argument("--target-error", type=float, help="with --solve: largest error of the density")
-    plan.add_argument("--max-messages", type=float, help="with --solve: most messages per user")
+    plan.add_argument("--target-error", type=_real, help="with --solve: largest error of the density")
+    plan.add_argument("--max-messages", type=_real, help="with --solve: most messages per user")
     plan.add_argument("--error-measure", default="predicted", help=f"with --solve: {' or '.join(MEASURES)}")
     plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
@@ -119,6 +141,9 @@ def _plan(parsed: argparse.Namespace) -> None:
     for path in (parsed.output, parsed.plot):
         if path is not None:
             require_writable(path)
+    if parsed.plot is not None:
+        require_drawable(parsed.plot)
+    _refuse_ignored(parsed)
     console, notes = Console(), Console(stderr=True)
     with notes.status("planning") as status:
 
@@ -137,6 +162,13 @@ def _plan(parsed: argparse.Namespace) -> None:
     _show(plan, parsed, console)
 
 
+def _refuse_ignored(parsed: argparse.Namespace) -> None:
+    """`--compare` prints one table; nothing that would be left undone may be asked for beside it."""
+    others = [name for name in ("json", "explain", "output", "plot", "solve") if getattr(parsed, name)]
+    if parsed.compare and others:
+        raise InvalidInputError(f"--{others[0]} has no effect with --compare; run them one after the other.")
+
+
 def _solved_or_planned(parsed: argparse.Namespace, request: dict[str, Any], progress: Any) -> Plan:
     if parsed.solve is None:
         _require(request, {"users", "dim", "epsilon", "delta"})
@@ -145,6 +177,7 @@ def _solved_or_planned(parsed: argparse.Namespace, request: dict[str, Any], prog
                 "--target-error and --max-messages belong to --solve; add --solve epsilon|users|repetitions."
             )
         return plan_budget(progress=progress, **request)
+    require_choice("--solve", parsed.solve, UNKNOWNS)
     del request["allow_useless"]
     _require(request, {"users", "dim", "epsilon", "delta"} - {parsed.solve})
     return solve(

@@ -14,10 +14,15 @@ if TYPE_CHECKING:
 FORMATS = (".svg", ".png", ".pdf")
 
 
+def require_drawable(path: Path) -> None:
+    """Refuse a file name whose ending is no known picture format."""
+    if path.suffix.lower() not in FORMATS:
+        raise InvalidInputError(f"plot file {path.name!r} must end in one of {', '.join(FORMATS)}; rename it.")
+
+
 def plot_profile(plan: Plan, path: Path) -> None:
     """δ(ε) of every rung at the plan's parameters, with the promised point marked."""
-    if path.suffix.lower() not in FORMATS:
-        raise InvalidInputError(f"plot file {path.name!r} must end in one of {', '.join(FORMATS)}.")
+    require_drawable(path)
     try:
         import matplotlib as mpl
     except ImportError as error:

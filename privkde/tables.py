@@ -51,7 +51,7 @@ def ladder_table(plan: Plan) -> Table:
 
 
 def compare_table(outcomes: list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]]) -> Table:
-    """The same request calibrated by each rung: RMSE of one bitsum, predicted error of the density, messages per user."""
+    """The same request calibrated by each rung."""
     table = Table(
         title="The same promise, calibrated by each rung (RMSE of one bitsum, predicted error, messages per user)",
         title_justify="left",

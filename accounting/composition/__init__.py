@@ -1,4 +1,4 @@
-"""The composition ladder: one module per rung, in the order of their tightness."""
+"""The composition ladder: one module per rung."""
 
 from accounting.composition.advanced import Advanced
 from accounting.composition.base import Rung, Touched
@@ -7,6 +7,6 @@ from accounting.composition.paper import Paper
 from accounting.composition.pld import PrivacyLossComposition
 
 LADDER: dict[str, Rung] = {rung.name: rung for rung in (Paper(), Basic(), Advanced(), PrivacyLossComposition())}
-"""Every rung by name, loosest first."""
+"""Every rung by name."""
 
 __all__ = ["LADDER", "Advanced", "Basic", "Paper", "PrivacyLossComposition", "Rung", "Touched"]

@@ -9,7 +9,7 @@ from typing import ClassVar
 from accounting.composition.base import Touched, instance_delta, log_ratio
 from accounting.composition.blocks import adaptive_supremum
 from accounting.contract import Evidence, EvidenceKind
-from accounting.mechanisms.base import BitsumProtocol
+from accounting.mechanisms.base import BitsumProtocol, likely_pairs
 from accounting.profile import (
     DominatingLoss,
     LossGrid,
@@ -39,8 +39,10 @@ def composed_loss(
     the block's profile is then one dominating pair, and blocks compose by convolution. Rounding is smallest
     around `near_epsilon` (None: where δ(ε) = delta).
     """
-    grid = LossGrid.for_pair(protocol.pairs()[0], n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times)
-    kinds = protocol.kinds(grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in protocol.pairs()]
+    grid = LossGrid.for_pair(
+        likely_pairs(protocol)[0], n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times
+    )
+    kinds = protocol.kinds(grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(protocol)]
     joined = kinds[0]
     for kind in kinds:
         joined = joined.join(kind).join(kind.reversed())

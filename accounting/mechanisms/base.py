@@ -26,6 +26,8 @@ class BitsumProtocol(abc.ABC):
     """
 
     name: ClassVar[str]
+    content_bits: ClassVar[int] = 1
+    """Bits of a message besides the name of its instance."""
 
     n_users: int
 
@@ -42,11 +44,11 @@ class BitsumProtocol(abc.ABC):
 
     def kinds(self, grid: LossGrid) -> list[ProfileTable]:
         """Tables such that every dataset of the others is dominated by one of them, in one direction or the other."""
-        return [ProfileTable.of_pair(pair, grid) for pair in self.pairs()]
+        return [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(self)]
 
     def likely_delta(self, epsilon: float) -> float:
         """δ(ε) over `pairs()` only: a lower bound on `delta`, cheap enough to search with."""
-        return symmetric_delta(self.pairs(), epsilon)
+        return symmetric_delta(likely_pairs(self), epsilon)
 
     def delta(self, epsilon: float) -> float:
         """δ(ε) of one instance, the supremum over everybody else's data included, rounded up."""
@@ -99,6 +101,12 @@ class BitsumProtocol(abc.ABC):
             ),
             parameters=self.parameters(),
         )
+
+
+@lru_cache(maxsize=2)
+def likely_pairs(protocol: BitsumProtocol) -> Sequence[Pair]:
+    """`protocol.pairs()`, kept for the protocol at hand: its profile is asked for at many ε."""
+    return protocol.pairs()
 
 
 @lru_cache(maxsize=64)

@@ -25,6 +25,8 @@ from accounting.profile import Pair
 class SingleNoise(BitsumProtocol):
     """Common part: a shift by one of a noise law."""
 
+    content_bits: ClassVar[int] = 0
+
     @abc.abstractmethod
     def noise(self) -> Pmf:
         """Law of the sum of `n_users` noise shares."""

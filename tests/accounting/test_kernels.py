@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
 from accounting.kernels import DEFAULT_BIAS, KERNELS, KernelFacts, kernel_facts
+from accounting.mechanisms import PoissonNoise, RandomizedResponse
 from accounting.pmf import Array
 
 HASHED = ("laplacian", "exponential")
@@ -130,7 +131,8 @@ def test_one_bucket_more_than_twice_the_support_is_not_touched() -> None:
 
 @pytest.mark.parametrize(("repetitions", "bits"), [(1, 1), (2, 2), (3, 3), (4, 3), (768, 11), (1024, 11), (1025, 12)])
 def test_bits_name_the_instance_and_the_content(repetitions: int, bits: int) -> None:
-    assert facts("gaussian", 4, repetitions).bits_per_message == bits
+    assert facts("gaussian", 4, repetitions).instance_bits + RandomizedResponse.content_bits == bits
+    assert PoissonNoise.content_bits == 0
 
 
 # --- features stay in their box -------------------------------------------------------------------
