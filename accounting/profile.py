@@ -145,7 +145,7 @@ class LossGrid:
         decay = math.exp(-h)
         falling, _ = signal.lfilter([-math.expm1(-h)], [1.0, -decay], tails[:-1][::-1], zi=[decay * top])
         table = np.concatenate([falling[::-1], [top]])
-        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * tails + pair.missing)
+        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * (tails + masses) + pair.missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
