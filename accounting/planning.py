@@ -23,7 +23,7 @@ from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, Pure, rebuild
-from accounting.request import PlanRequest
+from accounting.request import PlanRequest, read_request
 
 SCHEMA = "privkde.plan/1"
 
@@ -127,11 +127,7 @@ def plan_budget(progress: Progress | None = None, **request: Any) -> Plan:
 
     Returns the plan of least noise that the chosen accountant can prove, or raises a `PrivkdeError`.
     """
-    try:
-        asked = PlanRequest(**request)
-    except TypeError as error:
-        raise InvalidInputError(f"{error}; see PlanRequest for the names that a request takes.") from error
-    return plan(asked, progress=progress)
+    return plan(read_request(request), progress=progress)
 
 
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:

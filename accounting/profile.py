@@ -46,7 +46,7 @@ class Pair:
     def __post_init__(self) -> None:
         for law in (self.upper, self.lower):
             total = float(np.sum(law))
-            if not 1.0 - self.missing - 1e-9 <= total <= 1.0 + 1e-9 or float(np.min(law)) < 0.0:
+            if not 1.0 - self.missing - 1e-11 <= total <= 1.0 + 1e-11 or float(np.min(law)) < 0.0:
                 raise InvalidInputError(
                     f"a law of total mass {total:.12g} with missing={self.missing:.3g} is not a probability law;"
                     " list every outcome or declare the missing mass."

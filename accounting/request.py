@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,3 +89,11 @@ class PlanRequest:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return dataclasses.asdict(self)
+
+
+def read_request(values: Mapping[str, Any]) -> PlanRequest:
+    """A request from named values; unknown or missing names are an `InvalidInputError`, not a `TypeError`."""
+    try:
+        return PlanRequest(**values)
+    except TypeError as error:
+        raise InvalidInputError(f"{error}; see PlanRequest for the names that a request takes.") from error

@@ -18,7 +18,7 @@ from accounting.errors import InfeasibleError, InvalidInputError, require_choice
 from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BitsumProtocol
 from accounting.planning import Plan, plan
-from accounting.request import MOST_USERS, PlanRequest
+from accounting.request import MOST_USERS, PlanRequest, read_request
 
 UNKNOWNS: Mapping[str, tuple[float, float]] = {
     "epsilon": (1e-3, 100.0),
@@ -83,7 +83,7 @@ def solve(
 
     def asked(value: float) -> PlanRequest:
         number = value if unknown == "epsilon" else round(value)
-        return PlanRequest(**{**request, unknown: number, "allow_useless": True})
+        return read_request({**request, unknown: number, "allow_useless": True})
 
     def shortfall(value: float, *, certified: bool) -> str | None:
         say(f"trying {unknown} = {value:.6g}")
@@ -94,11 +94,11 @@ def solve(
             return str(error)
         return wanted.shortfall(wish, protocol)
 
+    asked(high)  # validates everything else
     if request.get("classes") is not None and unknown == "users":
         low = max(low, 2 * int(request["classes"]))
     if unknown == "users" and request.get("min_users") is not None:
         low = max(low, int(request["min_users"]) * int(request.get("classes") or 1))
-    asked(high)  # validates everything else
     best = _smallest(
         lambda value: shortfall(value, certified=False), low, high, whole=unknown != "epsilon", name=unknown
     )

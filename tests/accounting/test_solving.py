@@ -64,6 +64,8 @@ def test_message_limit_alone() -> None:
     [
         ({"unknown": "delta", "target_error": 0.1}, "unknown='delta'"),
         ({"unknown": "epsilon"}, "nothing to solve for"),
+        ({"unknown": "epsilon", "target_error": 0.1, "colour": "blue"}, "colour"),
+        ({"unknown": "epsilon", "target_error": 0.1, "classes": "two", "label_epsilon": 1.0}, "classes='two'"),
         ({"unknown": "epsilon", "target_error": 0.1, "epsilon": 1.0}, "leave it out"),
         ({"unknown": "epsilon", "target_error": -1.0}, "target_error"),
         ({"unknown": "epsilon", "target_error": 0.1, "measure": "worst"}, "error measure"),
