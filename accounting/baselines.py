@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from accounting.composition import PrivacyLossComposition
@@ -63,9 +63,7 @@ def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -
 def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> Baseline:
     """Randomized response that does not count on anybody else: the shuffled law with one user."""
     target = Target(rung=PrivacyLossComposition(), touched=facts.touched, epsilon=epsilon, delta=delta)
-    alone = target.calibrate(partial(RandomizedResponse.with_rmse, n_users=1), certified=True)
-    if not isinstance(alone, RandomizedResponse):
-        raise InfeasibleError("the local baseline is randomized response by construction")
+    alone = _alone(target)
     claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.FEATURES, view=View.LOCAL)
     contract = Contract(
         component="local randomized response baseline",
@@ -82,6 +80,15 @@ def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> 
         predicted_rmse=predicted_error(facts, n_users, rmse).total,
         contract=contract,
     )
+
+
+@lru_cache(maxsize=16)
+def _alone(target: Target) -> RandomizedResponse:
+    """Randomized response of one user alone; the same for every class of a collection."""
+    found = target.calibrate(partial(RandomizedResponse.with_rmse, n_users=1), certified=True)
+    if not isinstance(found, RandomizedResponse):
+        raise InfeasibleError("the local baseline is randomized response by construction")
+    return found
 
 
 def baselines(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> tuple[Baseline, ...]:

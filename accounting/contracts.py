@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from accounting.composition import Rung
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
@@ -71,13 +73,14 @@ def _calibration_checked(protocol: BitsumProtocol, rung: Rung) -> str:
     return "the parameters pass a pessimistic evaluation of the composed profile"
 
 
-def classifier_contract(kde: Contract, label: LabelResponse) -> Contract:
+def classifier_contract(kdes: Sequence[Contract], label: LabelResponse) -> Contract:
     """Label randomized response, then one KDE per reported class.
 
-    Replacing (x, c) costs ε + ε_lbl in both views: the published class sizes (or anything normalised by
-    them) depend on the label, so the paper's claim of ε alone in the model view holds for features only.
+    A user takes part in the KDE of one class only, so features are protected by the weakest of them. Replacing
+    (x, c) costs ε + ε_lbl in both views: the published class sizes (or anything normalised by them) depend on the
+    label, so the paper's claim of ε alone in the model view holds for features only.
     """
-    features = {g.view: g for g in kde.guarantees}
+    features = {view: _weakest(kdes, view) for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)}
     labels = label.contract()
     label_guarantees = {g.view: g for g in labels.guarantees}
     whole = tuple(
@@ -91,14 +94,44 @@ def classifier_contract(kde: Contract, label: LabelResponse) -> Contract:
     )
     return Contract(
         component=f"classifier over {label.n_classes} classes",
-        guarantees=(*kde.guarantees, *whole, *labels.guarantees),
+        guarantees=(*features.values(), *whole, *labels.guarantees),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
             method="a user belongs to one reported class; features and label guarantees add (basic composition)",
             source="docs/proofs/composition.md, Proposition 5",
         ),
         checked=("adjacency and view of both parts agree before they are added",),
-        assumed=("every class has at least the users that its noise counts on; smaller classes are not released",),
+        assumed=(
+            "the set of classes is public",
+            "every class has at least the users that its noise counts on; smaller classes are not released",
+        ),
         parameters={"classes": label.n_classes, "label_epsilon": label.label_epsilon},
-        parts=(labels, kde),
+        parts=(labels, *kdes),
+    )
+
+
+def _weakest(contracts: Sequence[Contract], view: View) -> Guarantee:
+    """A guarantee that each of these contracts implies in a view."""
+    found = [g for contract in contracts for g in contract.guarantees if g.view is view]
+    return Guarantee(
+        epsilon=max(g.epsilon for g in found),
+        delta=max(g.delta for g in found),
+        adjacency=found[0].adjacency,
+        view=view,
+    )
+
+
+def seeded_contract(contract: Contract) -> Contract:
+    """The same execution with private draws from a seed: whoever knows the seed can undo them, so nothing holds."""
+    return Contract(
+        component=f"NOT PRIVATE (seeded randomness): {contract.component}",
+        guarantees=tuple(
+            Guarantee(epsilon=0.0, delta=1.0, adjacency=g.adjacency, view=g.view) for g in contract.guarantees
+        ),
+        evidence=Evidence(
+            kind=EvidenceKind.ASSUMPTION,
+            method="the private draws are a function of a seed; the plan below would hold with secret randomness",
+            source="docs/known-gaps.md",
+        ),
+        parts=(contract,),
     )

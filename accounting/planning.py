@@ -15,11 +15,11 @@ from typing import Any
 from accounting import explaining
 from accounting.baselines import Baseline, baselines
 from accounting.choosing import Progress, choose, prediction, silent
-from accounting.composition import LADDER, Rung
+from accounting.composition import LADDER, Rung, Touched
 from accounting.contract import Contract
 from accounting.contracts import classifier_contract, kde_contract
 from accounting.error import BitsumError, PredictedError, sup_error_bound
-from accounting.errors import InfeasibleError, InvalidInputError
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, Pure, rebuild
@@ -106,12 +106,33 @@ class Plan:
                 contract=Contract.from_json(data["contracts"][0]),
                 reasons=tuple(data["reasons"]),
             )
-        except (KeyError, TypeError, IndexError) as error:
+        except PrivkdeError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"plan document is incomplete or malformed near {error}; write it anew.") from error
 
     def protocol(self) -> BitsumProtocol:
         """The bitsum protocol with the planned parameters."""
         return rebuild(self.bitsum, self.request.counted_users, self.parameters)
+
+    def verify(self) -> None:
+        """Raise `InvalidInputError` unless the plan's accountant proves its promise for its parameters, now.
+
+        For a plan that came from somewhere else: a file, or whoever runs a collection that one is asked to join.
+        """
+        request = self.request
+        rung, protocol = LADDER.get(self.accountant), self.protocol()
+        if rung is None:
+            raise InvalidInputError(f"accountant={self.accountant!r} of the plan is unknown; plan anew.")
+        delta = _delta(request, protocol)
+        if rung.excess(protocol, _touched(request, rung), float(request.epsilon), delta, certified=True) > 0.0:
+            raise InvalidInputError(
+                f"the plan's parameters do not keep ε={request.epsilon:g}, δ={delta:g} by its accountant"
+                f" {self.accountant!r}; it was altered or damaged: plan anew."
+            )
+        honest = _contract(request, protocol, rung)
+        if self.contract != honest or self.guarantees != honest.guarantees:
+            raise InvalidInputError("the plan's contract is not that of its parameters; it was altered: plan anew.")
 
     def dumps(self) -> str:
         """The document as text."""
@@ -140,15 +161,10 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
 
 def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons: tuple[str, ...]) -> Plan:
     facts, n = request.facts(), request.users_per_protocol
-    epsilon, delta = float(request.epsilon), 0.0 if protocol.name == Pure.name else float(request.delta)
-    touched = facts.paper_touched if rung.name == "paper" else facts.touched
-    epsilon_0, delta_0 = rung.instance_point(protocol, touched, epsilon, delta)
-    if not math.isfinite(epsilon_0):
-        epsilon_0, delta_0 = 0.0, 1.0
+    epsilon, delta = float(request.epsilon), _delta(request, protocol)
+    epsilon_0, delta_0 = _instance_point(request, protocol, rung)
     ladder = {name: _finite(_achieved(one, protocol, facts, delta)) for name, one in LADDER.items()}
-    kde = kde_contract(facts, protocol, rung, epsilon=epsilon, delta=delta, instance_point=(epsilon_0, delta_0))
-    label = request.label_response()
-    contract = kde if label is None else classifier_contract(kde, label)
+    contract = _contract(request, protocol, rung)
     messages = facts.n_instances * protocol.messages_per_user()
     return Plan(
         request=request,
@@ -169,6 +185,37 @@ def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reason
         contract=contract,
         reasons=reasons,
     )
+
+
+def _delta(request: PlanRequest, protocol: BitsumProtocol) -> float:
+    """The δ that is promised: Pure spends none, whatever was allowed."""
+    return 0.0 if protocol.name == Pure.name else float(request.delta)
+
+
+def _touched(request: PlanRequest, rung: Rung) -> Touched:
+    """The instances that the rung composes."""
+    facts = request.facts()
+    return facts.paper_touched if rung.name == "paper" else facts.touched
+
+
+def _instance_point(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> tuple[float, float]:
+    """(ε₀, δ₀) of one instance; no promise where it has none."""
+    point = rung.instance_point(protocol, _touched(request, rung), float(request.epsilon), _delta(request, protocol))
+    return point if math.isfinite(point[0]) else (0.0, 1.0)
+
+
+def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Contract:
+    """What the request promises with these parameters."""
+    kde = kde_contract(
+        request.facts(),
+        protocol,
+        rung,
+        epsilon=float(request.epsilon),
+        delta=_delta(request, protocol),
+        instance_point=_instance_point(request, protocol, rung),
+    )
+    label = request.label_response()
+    return kde if label is None else classifier_contract([kde], label)
 
 
 def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float) -> float | None:

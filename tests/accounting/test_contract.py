@@ -6,10 +6,13 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from accounting.contract import Contract, Evidence, EvidenceKind
-from accounting.guarantee import Adjacency, Guarantee, View
-from tests.strategies import contracts
+from accounting.contracts import classifier_contract, seeded_contract
+from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
+from accounting.mechanisms import LabelResponse
+from tests.strategies import contracts, guarantees
 
 LEAF = Contract(
     component="bitsum",
@@ -129,3 +132,85 @@ def test_a_contract_cannot_be_edited() -> None:
 
 def test_a_contract_can_be_hashed() -> None:
     assert hash(LEAF) == hash(Contract.from_json(LEAF.to_json()))
+
+
+# --- contracts of composed components -----------------------------------------------------------------------------
+
+
+def density(*promises: Guarantee, name: str = "density") -> Contract:
+    evidence = Evidence(kind=EvidenceKind.COMPUTATION, method="exact", source="docs")
+    return Contract(component=name, guarantees=promises, evidence=evidence)
+
+
+@st.composite
+def densities(draw: st.DrawFn) -> Contract:
+    """Any three promises for features, one in each view, in any order."""
+    views = draw(st.permutations(list(View)))
+    return density(*(draw(guarantees(Adjacency.FEATURES, view)) for view in views))
+
+
+labels = st.builds(LabelResponse, n_classes=st.integers(2, 9), label_epsilon=st.floats(0.1, 20.0))
+
+
+@given(kdes=st.lists(densities(), min_size=1, max_size=4), label=labels)
+def test_a_classifier_promises_what_each_of_its_classes_keeps(kdes: list[Contract], label: LabelResponse) -> None:
+    """A user is in one class that nobody knows beforehand: features are as safe as in the weakest of them."""
+    contract = classifier_contract(kdes, label)
+    found = {(g.adjacency, g.view): g for g in contract.guarantees}
+    assert set(found) == {(a, v) for a in (Adjacency.FEATURES, Adjacency.RECORD, Adjacency.LABEL) for v in View}
+    assert len(found) == len(contract.guarantees)
+    for view in View:
+        features = [g for kde in kdes for g in kde.guarantees if g.view is view]
+        weakest = found[Adjacency.FEATURES, view]
+        assert all(g.implies(weakest) for g in features)
+        assert weakest.epsilon in {0.0, *(g.epsilon for g in features)}
+        assert weakest.delta in {g.delta for g in features}
+        alone = found[Adjacency.LABEL, view]
+        assert (alone.epsilon, alone.delta) == (label.label_epsilon, 0.0)
+        both = compose_basic([g.restated(adjacency=Adjacency.RECORD) for g in (weakest, alone)])
+        assert found[Adjacency.RECORD, view] == both
+        assert both.is_empty or both.epsilon > weakest.epsilon
+    assert contract.parts == (label.contract(), *kdes)
+    assert contract.parameters == {"classes": label.n_classes, "label_epsilon": label.label_epsilon}
+    assert Contract.from_json(json.loads(json.dumps(contract.to_json()))) == contract
+
+
+def test_two_classes_of_different_strength() -> None:
+    def of(epsilon: float, delta: float) -> Contract:
+        return density(
+            *(Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.FEATURES, view=view) for view in View)
+        )
+
+    contract = classifier_contract([of(1.0, 1e-5), of(2.0, 1e-6)], LabelResponse(n_classes=3, label_epsilon=4.0))
+    stated = {(g.adjacency, g.view): (g.epsilon, g.delta) for g in contract.guarantees}
+    for view in View:
+        assert stated[Adjacency.FEATURES, view] == (2.0, 1e-5), "each in its own weakest number"
+        assert stated[Adjacency.RECORD, view] == (6.0, 1e-5)
+    assert contract.component == "classifier over 3 classes"
+    assert "the set of classes is public" in contract.assumed
+    assert any("smaller classes are not released" in text for text in contract.assumed)
+
+
+def test_one_class_without_protection_from_the_shuffler_leaves_none() -> None:
+    def of(local: float) -> Contract:
+        strong = (
+            Guarantee(epsilon=1.0, delta=1e-6, adjacency=Adjacency.FEATURES, view=view)
+            for view in (View.COMMUNICATION, View.MODEL)
+        )
+        return density(*strong, Guarantee(epsilon=9.0, delta=local, adjacency=Adjacency.FEATURES, view=View.LOCAL))
+
+    contract = classifier_contract([of(0.0), of(1.0)], LabelResponse(n_classes=2, label_epsilon=4.0))
+    empty = [(g.adjacency, g.view) for g in contract.guarantees if g.is_empty]
+    assert empty == [(Adjacency.FEATURES, View.LOCAL), (Adjacency.RECORD, View.LOCAL)]
+
+
+@given(contracts())
+def test_a_seed_empties_every_promise_and_shows_what_it_would_have_been(contract: Contract) -> None:
+    seeded = seeded_contract(contract)
+    assert seeded.component == f"NOT PRIVATE (seeded randomness): {contract.component}"
+    assert all(g.is_empty for g in seeded.guarantees)
+    assert [(g.adjacency, g.view) for g in seeded.guarantees] == [(g.adjacency, g.view) for g in contract.guarantees]
+    assert seeded.evidence.kind is EvidenceKind.ASSUMPTION
+    assert seeded.parts == (contract,)
+    assert seeded.tree().startswith("NOT PRIVATE")
+    assert seeded != contract

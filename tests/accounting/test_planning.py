@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -305,3 +307,52 @@ def test_corners(epsilon: float, delta: float, users: int, repetitions: int, bit
     achieved = plan.ladder[plan.accountant]
     assert achieved is not None
     assert achieved <= epsilon * (1.0 + 1e-9)
+
+
+@pytest.fixture(scope="module")
+def small_plan() -> dict[str, Any]:
+    plan = plan_budget(users=500, dim=8, repetitions=16, epsilon=4.0, delta=1e-6, classes=2, label_epsilon=3.0)
+    document: dict[str, Any] = json.loads(plan.dumps())
+    return document
+
+
+@pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson", "pure"])
+def test_an_honest_plan_verifies_after_a_trip_through_a_file(bitsum: str) -> None:
+    plan = plan_budget(users=500, dim=8, repetitions=16, epsilon=4.0, delta=1e-6, bitsum=bitsum, allow_useless=True)
+    Plan.from_json(json.loads(plan.dumps())).verify()
+
+
+def test_less_noise_than_the_promise_needs_is_found(small_plan: dict[str, Any]) -> None:
+    document = copy.deepcopy(small_plan)
+    document["instance"]["parameters"]["flip_probability"] *= 0.98
+    with pytest.raises(InvalidInputError, match="do not keep"):
+        Plan.from_json(document).verify()
+
+
+def _stronger_guarantee(document: dict[str, Any]) -> None:
+    document["guarantees"][0]["epsilon"] /= 2
+
+
+def _stronger_contract(document: dict[str, Any]) -> None:
+    document["contracts"][0]["guarantees"][3]["epsilon"] /= 2
+
+
+def _fewer_assumptions(document: dict[str, Any]) -> None:
+    document["contracts"][0]["assumed"] = []
+
+
+@pytest.mark.parametrize("alter", [_stronger_guarantee, _stronger_contract, _fewer_assumptions])
+def test_a_promise_that_the_parameters_do_not_make_is_found(
+    small_plan: dict[str, Any], alter: Callable[[dict[str, Any]], None]
+) -> None:
+    document = copy.deepcopy(small_plan)
+    Plan.from_json(document).verify()
+    alter(document)
+    with pytest.raises(InvalidInputError, match="altered"):
+        Plan.from_json(document).verify()
+
+
+def test_an_unknown_accountant_is_found(small_plan: dict[str, Any]) -> None:
+    document = {**small_plan, "accountant": "wishful"}
+    with pytest.raises(InvalidInputError, match="unknown"):
+        Plan.from_json(document).verify()
