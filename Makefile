@@ -2,8 +2,6 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PLAN := $(BIN)/privkde plan --users 30000 --dim 768 --kernel gaussian --repetitions 768 --bitsum rr \
-	--epsilon 2 --delta 1e-6 --accountant pld
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -13,10 +11,8 @@ PLAN := $(BIN)/privkde plan --users 30000 --dim 768 --kernel gaussian --repetiti
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
 
-demo: $(VENV)/.installed-report ## Plan a budget, explain it and compare the accountants (demo-output/)
-	mkdir -p demo-output
-	$(PLAN) --explain --output demo-output/plan.json --plot demo-output/profile.svg
-	$(PLAN) --compare
+demo: $(VENV)/.installed-report ## Teach digits to an analyzer that sees none of them (demo-output/index.html)
+	$(BIN)/privkde demo --output demo-output
 
 test: $(VENV)/.installed-report $(VENV)/.installed-dev ## Run the tests, except the long studies
 	$(BIN)/pytest -n 2 -q
@@ -26,8 +22,9 @@ lint: $(VENV)/.installed-dev ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-report ## Measure the accountants
+bench: $(VENV)/.installed-report ## Measure the accountants and the protocol
 	$(BIN)/python benchmarks/accountant.py
+	$(BIN)/python benchmarks/protocol.py
 
 study: $(VENV)/.installed-report $(VENV)/.installed-dev ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

@@ -1,17 +1,40 @@
-"""Pictures of a plan (extra `report`: matplotlib)."""
+"""Pictures of a plan and of what was learned (extra `report`: matplotlib)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.curves import profile_curves
 
 if TYPE_CHECKING:
     from accounting import Plan
+    from privkde.accuracy import Accuracy
 
 FORMATS = (".svg", ".png", ".pdf")
+INK = "#1b1f24"
+"""Lines and letters; whoever puts a figure on a page may replace it by the page's own color."""
+BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c959f"
+"""Okabe and Ito's colors, which people with any kind of color vision can tell apart, and a gray."""
+STYLES = {"paper": (PURPLE, ":"), "basic": (GREEN, "--"), "advanced": (ORANGE, "-."), "pld": (BLUE, "-")}
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",  # letters stay letters: smaller, searchable, readable aloud
+    "svg.hashsalt": "privkde",  # the same figure is the same file
+    "font.family": "sans-serif",
+    "font.size": 11.0,
+    "axes.titlesize": 11.0,
+    "axes.facecolor": "none",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **dict.fromkeys(("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color"), INK),
+}
 
 
 def require_drawable(path: Path) -> None:
@@ -20,41 +43,106 @@ def require_drawable(path: Path) -> None:
         raise InvalidInputError(f"plot file {path.name!r} must end in one of {', '.join(FORMATS)}; rename it.")
 
 
+def require_matplotlib() -> None:
+    """Refuse to draw without the extra, before any work is done for a picture."""
+    if find_spec("matplotlib") is None:
+        raise InvalidInputError("figures need matplotlib; install the extra with `pip install 'privkde[report]'`.")
+
+
+@contextmanager
+def _figure(path: Path, width: float, height: float) -> Iterator[Any]:
+    """A figure of this size in inches, written to `path` at the end."""
+    require_drawable(path)
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_SETTINGS):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure
+        figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None, dpi=150)
+
+
 def plot_profile(plan: Plan, path: Path) -> None:
     """δ(ε) of every rung at the plan's parameters, with the promised point marked."""
-    require_drawable(path)
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise InvalidInputError(
-            "--plot needs matplotlib; install the extra with `pip install privkde[report]`."
-        ) from error
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7.0, 4.6), layout="constrained")
-    for name, curve in profile_curves(plan).items():
-        epsilons = [epsilon for epsilon, _ in curve]
-        deltas = [delta for _, delta in curve]
-        axes.plot(epsilons, deltas, label=name, linewidth=2.4 if name == plan.accountant else 1.4)
-    promise = plan.guarantees[0]
-    if promise.delta > 0.0:
-        axes.plot([promise.epsilon], [promise.delta], "o", color="black", zorder=5)
-        axes.annotate(
-            f"promise ({promise.epsilon:g}, {promise.delta:g})",
-            (promise.epsilon, promise.delta),
-            textcoords="offset points",
-            xytext=(8, 6),
+    request, promise = plan.request, plan.guarantees[0]
+    with _figure(path, 5.4, 4.2) as figure:
+        axes = figure.subplots()
+        for name, curve in profile_curves(plan).items():
+            color, style = STYLES[name]
+            width = 2.6 if name == plan.accountant else 1.6
+            axes.plot(*zip(*curve, strict=True), label=name, color=color, linestyle=style, linewidth=width)
+        if promise.delta > 0.0:
+            axes.plot([promise.epsilon], [promise.delta], "o", color=INK, zorder=5)
+            axes.annotate(
+                f"promise ({promise.epsilon:g}, {promise.delta:g})",
+                (promise.epsilon, promise.delta),
+                textcoords="offset points",
+                xytext=(-10, 0),
+                ha="right",
+                va="center",
+            )
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel="ε",
+            ylabel="δ(ε), upper bound",
+            title=f"{plan.bitsum}, {request.kernel}, n = {request.users:,}, {plan.instances_per_user:,} bits per user",
         )
-    request = plan.request
-    axes.set(
-        xscale="log",
-        yscale="log",
-        xlabel="ε",
-        ylabel="δ(ε), upper bound",
-        title=f"{plan.bitsum}, {request.kernel}, n = {request.users:,}, {plan.instances_per_user:,} instances per user",
-    )
-    axes.grid(alpha=0.3, which="both", linewidth=0.5)
-    axes.legend(title="what each rung proves")
-    figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
-    plt.close(figure)
+        axes.grid(alpha=0.3, linewidth=0.5)
+        axes.legend(title="what each rung proves", framealpha=0.0)
+
+
+def plot_accuracies(accuracies: Mapping[str, Accuracy], path: Path, *, highlighted: str, chance: float) -> None:
+    """One bar for each method with its interval, its name above it, and a line at guessing."""
+    with _figure(path, 4.9, 0.6 * len(accuracies) + 0.8) as figure:
+        axes = figure.subplots()
+        for row, (name, accuracy) in enumerate(accuracies.items()):
+            color = BLUE if name == highlighted else GRAY
+            axes.barh(row, accuracy.value, height=0.42, color=color)
+            spread = [[accuracy.value - accuracy.low], [accuracy.high - accuracy.value]]
+            axes.errorbar(accuracy.value, row, xerr=spread, color=INK, capsize=3.5, linewidth=1.3)
+            weight = "bold" if name == highlighted else "normal"
+            axes.text(0.0, row - 0.3, name, va="bottom", fontsize=10, fontweight=weight)
+            axes.text(1.02, row, f"{accuracy.value:.1%}", va="center", fontweight=weight)
+            axes.vlines(chance, row - 0.27, row + 0.27, color=ORANGE, linewidth=2.0)
+        axes.text(chance, len(accuracies) - 0.7, "↑ guessing", color=ORANGE, va="top", fontsize=10)
+        axes.set(xlim=(0.0, 1.17), ylim=(len(accuracies) - 0.15, -0.75), yticks=[], xlabel="accuracy")
+        axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0], ["0 %", "25 %", "50 %", "75 %", "100 %"])
+        axes.spines["left"].set_visible(False)
+
+
+def plot_confusion(counts: NDArray[np.int64], labels: Sequence[str], path: Path) -> None:
+    """How often each class (rows) was taken for each class (columns)."""
+    with _figure(path, 5.0, 4.6) as figure:
+        axes = figure.subplots()
+        shown = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        axes.pcolormesh(np.arange(len(labels)), np.arange(len(labels)), shown, cmap="cividis", vmin=0.0, vmax=1.0)
+        for (row, column), count in np.ndenumerate(counts):
+            if count:
+                ink = "#000000" if shown[row, column] > 0.55 else "#f8f8f8"
+                axes.text(column, row, str(count), ha="center", va="center", color=ink, fontsize=10)
+        axes.set_xticks(range(len(labels)), labels)
+        axes.set_yticks(range(len(labels)), labels)
+        axes.set(xlabel="predicted", ylabel="written", aspect="equal")
+        axes.invert_yaxis()
+
+
+def plot_gallery(columns: Mapping[str, Sequence[tuple[NDArray[np.float64], bool]]], path: Path) -> None:
+    """The pictures that stand for each class, best on top; those of another class get a frame and a cross."""
+    deepest = max(len(pictures) for pictures in columns.values())
+    with _figure(path, 0.72 * len(columns), 0.78 * deepest + 0.3) as figure:
+        grid = figure.subplots(deepest, len(columns), squeeze=False)
+        for axes in grid.flat:
+            axes.set_axis_off()
+        for column, (label, pictures) in enumerate(columns.items()):
+            grid[0, column].set_title(label)
+            for row, (picture, right) in enumerate(pictures):
+                axes = grid[row, column]
+                axes.imshow(picture, cmap="gray")
+                if not right:
+                    axes.set_axis_on()
+                    axes.set(xticks=[], yticks=[])
+                    axes.text(0.97, 0.97, "×", color=ORANGE, ha="right", va="top", transform=axes.transAxes)
+                    for spine in axes.spines.values():
+                        spine.set(visible=True, color=ORANGE, linewidth=2.5)

@@ -1,10 +1,13 @@
-"""Files that are either written whole or not at all."""
+"""Files and folders that are either written whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 from accounting import InvalidInputError
@@ -39,6 +42,46 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
     write_whole(path, write)
+
+
+def require_replaceable(path: Path, own: Sequence[str]) -> None:
+    """Refuse a place that cannot take a folder, or holds files that match none of the patterns `own`."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InvalidInputError(f"path {str(path)!r} is a file; name a folder.")
+    foreign = sorted(one.name for one in path.iterdir() if not any(fnmatch(one.name, pattern) for pattern in own))
+    if foreign:
+        raise InvalidInputError(
+            f"folder {str(path)!r} holds {foreign[0]!r}, which would be lost; choose another folder."
+        )
+
+
+@contextmanager
+def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
+    """A temporary folder to fill; it takes the place of `path` if the block ends without an error.
+
+    A folder that is there already is replaced if all its files match the patterns `own`.
+    """
+    target = path.resolve()
+    require_replaceable(target, own)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".privkde-"))
+    try:
+        filled = temporary / target.name
+        filled.mkdir()
+        yield filled
+        if target.exists():
+            require_replaceable(target, own)
+            os.replace(target, temporary / "old")
+        os.replace(filled, target)
+    except BaseException:
+        if (temporary / "old").exists():
+            os.replace(temporary / "old", target)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _umask() -> int:

@@ -1,20 +1,31 @@
-"""Plans as tables for the terminal."""
+"""Plans, models and what models tell, as tables for the terminal."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.markup import escape
 from rich.table import Table
 
 from accounting import Plan, PlanRequest, PrivkdeError
 from accounting.choosing import prediction
 from accounting.mechanisms import BitsumProtocol
+from privkde.accuracy import Accuracy
+
+if TYPE_CHECKING:
+    from privkde.decoding import Term
+    from privkde.model import DensityModel
 
 
 def plan_table(plan: Plan) -> Table:
     """The decisions of one plan."""
     request = plan.request
-    table = Table(title="Plan", show_header=False, title_justify="left")
-    table.add_column(style="bold")
-    table.add_column()
+    table = _facts("Plan")
     table.add_row("promise", "\n".join(str(g) for g in plan.guarantees))
     table.add_row("kernel", f"{request.kernel}, d = {request.dim}, I = {request.facts().n_repetitions}")
     table.add_row("users", _users(plan))
@@ -74,3 +85,69 @@ def compare_table(outcomes: list[tuple[str, PlanRequest, BitsumProtocol | Privkd
 
 def _number(value: float) -> str:
     return f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    return table
+
+
+def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) -> Table:
+    """A published model: what it promises, whom it speaks of and where it is."""
+    table = _facts("Model")
+    if not model.private:
+        table.add_row("[red]not private[/red]", "[bold]not private[/bold]: the private draws came from --insecure-seed")
+    table.add_row("promise", "\n".join(str(g) for g in model.contract.guarantees))
+    first = model.plans[0]
+    facts = first.request.facts()
+    table.add_row("kernel", f"{facts.name}, d = {first.request.dim}, I = {facts.n_repetitions}")
+    table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
+    table.add_row("users", f"{sum(model.n_users):,}")
+    if model.labels:
+        released = {str(label) for label in model.labels}
+        counts = [f"{escape(str(c))}: {n:,}{'' if str(c) in released else ' (excluded)'}" for c, n in reported.items()]
+        table.add_row("classes", f"{len(model.labels)} released")
+        table.add_row("reported counts", "\n".join(counts))
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def prediction_table(predicted: NDArray[Any], *, classes: bool, accuracy: Accuracy | None, path: Path | None) -> Table:
+    """What was predicted, in short: how often each class, or how the densities spread."""
+    table = _facts("Predictions")
+    table.add_row("queries", f"{len(predicted):,}")
+    if not classes:
+        low, middle, high = np.quantile(predicted, [0.0, 0.5, 1.0])
+        table.add_row("densities", f"{low:.4g} to {high:.4g}, median {middle:.4g}")
+    else:
+        counts = Counter(predicted.tolist())
+        table.add_row("classes", "\n".join(f"{escape(str(c))}: {n:,}" for c, n in sorted(counts.items())))
+    if accuracy is not None:
+        table.add_row("accuracy", str(accuracy))
+    if path is not None:
+        table.add_row("written", escape(str(path)))
+    return table
+
+
+def terms_table(terms: Sequence[tuple[Any, Sequence[Term]]], *, contrast: bool) -> Table:
+    """The best terms of each class, best first, with their scores."""
+    ranked = "density above the mean of the classes" if contrast else "density"
+    table = Table(title=f"Terms of highest {ranked}", title_justify="left")
+    table.add_column("class", style="bold")
+    table.add_column("terms")
+    for label, best in terms:
+        table.add_row(escape(str(label)), ", ".join(f"{escape(term.word)} ({term.score:.3g})" for term in best))
+    return table
+
+
+def accuracy_table(accuracies: Mapping[str, Accuracy]) -> Table:
+    """Methods beside each other."""
+    table = Table(title="Accuracy on the same test set", title_justify="left")
+    table.add_column("method")
+    table.add_column("accuracy", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for name, accuracy in accuracies.items():
+        table.add_row(escape(name), f"{accuracy.value:.1%}", f"{accuracy.low:.1%} to {accuracy.high:.1%}")
+    return table

@@ -1,4 +1,4 @@
-"""Hypothesis strategies shared by the tests: parameters, laws, guarantees, contracts."""
+"""Hypothesis strategies shared by the tests: parameters, laws, guarantees, contracts, messages."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.profile import Pair
+from privkde.messages import Messages, WireFormat
 from verification.exact import ExactPair, Law
 
 
@@ -97,4 +98,32 @@ def contracts() -> st.SearchStrategy[Contract]:
         _contracts_with(st.just(())),
         lambda inner: _contracts_with(st.lists(inner, max_size=3).map(tuple)),
         max_leaves=6,
+    )
+
+
+def wire_formats() -> st.SearchStrategy[WireFormat]:
+    """All widths of a message from 1 to 18 bits, at and around the powers of two."""
+    edges = st.builds(lambda power, move: max(1, 2**power + move), st.integers(0, 17), st.integers(-1, 1))
+    return st.builds(
+        WireFormat,
+        collection=st.binary(min_size=8, max_size=8),
+        n_instances=st.one_of(edges, st.integers(1, 70_000)),
+        content_bits=st.integers(0, 1),
+    )
+
+
+def messages(wire: WireFormat, most: int = 40) -> st.SearchStrategy[Messages]:
+    """Messages of this format; without content, every one of them is a one."""
+    single = st.tuples(
+        st.one_of(st.integers(0, wire.n_instances - 1), st.just(wire.n_instances - 1)),
+        st.integers(0, 1) if wire.content_bits else st.just(1),
+    )
+    return st.builds(
+        lambda n_users, pairs: Messages(
+            n_users,
+            np.array([instance for instance, _ in pairs], np.int64),
+            np.array([bit for _, bit in pairs], np.uint8),
+        ),
+        st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1)),
+        st.lists(single, max_size=most),
     )

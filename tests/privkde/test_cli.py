@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -141,6 +144,45 @@ def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], extra: list[s
 
 def test_missing_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--delta is missing" in refuse(capsys, "plan", "--users", "100", "--dim", "8", "--epsilon", "1")
+
+
+def test_the_same_plan_is_drawn_as_the_same_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("one.svg", "two.svg"):
+        run(capsys, "--json", "--plot", str(tmp_path / name))
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_pictures_need_the_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privkde.figures.find_spec", lambda _: None)
+    assert "pip install 'privkde[report]'" in refuse(capsys, *REQUEST, "--plot", "profile.svg")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    for name in ("plan", "fit", "predict", "decode", "demo"):
+        assert re.search(rf"^ +{name} +\w", text, re.MULTILINE)
+        with pytest.raises(SystemExit) as stopped:
+            main([name, "--help"])
+        assert stopped.value.code == 0
+        assert f"privkde {name}" in capsys.readouterr().out
+
+
+def test_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "privkde.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("privkde ")
+
+
+def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privkde.cli.planning.plan_budget", interrupt)
+    assert main(REQUEST) == 130
 
 
 def test_unknown_picture_format_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

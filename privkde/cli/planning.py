@@ -1,18 +1,15 @@
-"""The command line: `privkde plan`."""
+"""`privkde plan`: set the noise for a promise, and explain it."""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import difflib
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from rich.console import Console
 
-import privkde
 from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError, plan_budget, solve
 from accounting.choosing import choose
 from accounting.composition import LADDER
@@ -21,80 +18,34 @@ from accounting.kernels import KERNELS
 from accounting.mechanisms import BitsumProtocol
 from accounting.request import ACCOUNTANTS, BITSUM_CHOICES
 from accounting.solving import MEASURES, UNKNOWNS
+from privkde.cli.parsing import real, whole
 from privkde.figures import plot_profile, require_drawable
 from privkde.files import require_writable, write_text, write_whole
 from privkde.tables import compare_table, ladder_table, plan_table
 
-EXIT_BAD_INPUT = 2
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a whole number, for example 30000") from None
-
-
-def _real(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} must be a number, for example 0.5 or 1e-6") from None
-
-
 _HELP: dict[str, tuple[Any, str]] = {
-    "users": (_whole, "number of users that take part"),
-    "dim": (_whole, "dimension of the users' vectors"),
+    "users": (whole, "number of users that take part"),
+    "dim": (whole, "dimension of the users' vectors"),
     "kernel": (str, f"kernel family: {', '.join(KERNELS)}"),
-    "repetitions": (_whole, "independent repetitions I of the feature map (default: dim)"),
+    "repetitions": (whole, "independent repetitions I of the feature map (default: dim)"),
     "bitsum": (str, f"bitsum protocol: {', '.join(BITSUM_CHOICES)}"),
-    "epsilon": (_real, "final ε of the features"),
-    "delta": (_real, "final δ"),
+    "epsilon": (real, "final ε of the features"),
+    "delta": (real, "final δ"),
     "accountant": (str, f"rung of the ladder: {', '.join(ACCOUNTANTS)}"),
     "min_users": (
-        int,
+        whole,
         "users that must at least take part (per class, if classes are given); noise counts on them",
     ),
-    "classes": (_whole, "number of classes; each runs its own protocol with an even share of the users"),
-    "label_epsilon": (_real, "ε of the label's randomized response"),
-    "bias": (_real, "bias β of the laplacian and exponential families"),
-    "noise_shape": (_whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
-    "excess_error": (_real, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
+    "classes": (whole, "number of classes; each runs its own protocol with an even share of the users"),
+    "label_epsilon": (real, "ε of the label's randomized response"),
+    "bias": (real, "bias β of the laplacian and exponential families"),
+    "noise_shape": (whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
+    "excess_error": (real, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
 }
 
 
-class _Parser(argparse.ArgumentParser):
-    """One-line errors with exit code 2."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the message, suggest the nearest option for a misspelt one, and stop."""
-        if message.startswith("unrecognized arguments:"):
-            word = message.split(":", 1)[1].split(maxsplit=1)[0]
-            near = difflib.get_close_matches(word, _options(self), n=1)
-            message += f". Did you mean {near[0]}?" if near else f"; see `{self.prog} --help`."
-        _fail(message)
-
-
-def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Every option string of the parser and of its commands."""
-    found = [option for action in parser._actions for option in action.option_strings]
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                found += _options(command)
-    return found
-
-
-def _fail(message: str) -> NoReturn:
-    print(f"privkde: error: {message}", file=sys.stderr)
-    raise SystemExit(EXIT_BAD_INPUT)
-
-
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
-    parser = _Parser(prog="privkde", description="Plan, explain and account for shuffled private kernel densities.")
-    parser.add_argument("--version", action="version", version=f"privkde {privkde.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser, metavar="COMMAND")
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add `plan`."""
     plan = commands.add_parser("plan", help="set the noise for a promise, and explain it", allow_abbrev=False)
     defaults = {field.name: field.default for field in dataclasses.fields(PlanRequest)}
     for name, (kind, text) in _HELP.items():
@@ -105,12 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
             dest=name,
             type=kind,
             help=text + shown,
-            metavar={_whole: "N", _real: "X"}.get(kind, "NAME"),
+            metavar={whole: "N", real: "X"}.get(kind, "NAME"),
         )
     plan.add_argument("--allow-useless", action="store_true", help="plan even if the noise drowns every density")
     plan.add_argument("--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(UNKNOWNS)} that meets the rest")
-    plan.add_argument("--target-error", type=_real, help="with --solve: largest error of the density")
-    plan.add_argument("--max-messages", type=_real, help="with --solve: most messages per user")
+    plan.add_argument("--target-error", type=real, help="with --solve: largest error of the density")
+    plan.add_argument("--max-messages", type=real, help="with --solve: most messages per user")
     plan.add_argument("--error-measure", default="predicted", help=f"with --solve: {' or '.join(MEASURES)}")
     plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
@@ -118,21 +69,6 @@ def build_parser() -> argparse.ArgumentParser:
     plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
     plan.add_argument("--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung (svg, png or pdf)")
     plan.set_defaults(run=_plan)
-    return parser
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
-    parsed = build_parser().parse_args(arguments)
-    try:
-        parsed.run(parsed)
-    except PrivkdeError as error:
-        _fail(str(error))
-    except BrokenPipeError:
-        return 0
-    except OSError as error:
-        _fail(f"{error.strerror}: {error.filename!r}; choose another path.")
-    return 0
 
 
 def _plan(parsed: argparse.Namespace) -> None:
@@ -223,7 +159,3 @@ def _show(plan: Plan, parsed: argparse.Namespace, console: Console) -> None:
     for path in (parsed.output, parsed.plot):
         if path is not None:
             console.print(f"written: {path}", highlight=False)
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

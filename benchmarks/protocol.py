@@ -1,0 +1,143 @@
+"""Speed and memory of the protocol, as ratios measured in one run: one pass over the users, and queries.
+
+python benchmarks/protocol.py            all of it
+python benchmarks/protocol.py memory     only the pass over a million users, in this process
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+
+from accounting import plan_budget
+from privkde.announcement import Announcement
+from privkde.bitsum.randomized_response import ShuffledResponse
+from privkde.blocks import Index
+from privkde.engines.local import collect
+from privkde.kernels import LsqFamily
+from privkde.model import FeatureSums
+from privkde.randomness import new_public_seed, private_randomness
+from privkde.sampling import column_sums
+
+USERS, DIM, REPETITIONS = 20_000, 768, 768
+MANY_USERS = 1_000_000
+BLOCK = 170
+REPEATS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedRows:
+    """Many users whose vectors repeat a few: rows that exist only while they are read."""
+
+    base: NDArray[np.float32]
+    shape: tuple[int, int]
+
+    def __getitem__(self, index: Index, /) -> NDArray[np.float32]:
+        """These rows."""
+        return self.base[index % len(self.base)]
+
+
+def best_of(*works: Callable[[], object]) -> list[float]:
+    """Shortest time of each, in seconds, taken in turns so that a slow moment hits all of them."""
+    times: list[list[float]] = [[] for _ in works]
+    for _ in range(REPEATS):
+        for work, taken in zip(works, times, strict=True):
+            start = time.perf_counter()
+            work()
+            taken.append(time.perf_counter() - start)
+    return [min(taken) for taken in times]
+
+
+def unit_vectors(count: int) -> NDArray[np.float32]:
+    """Random directions."""
+    x = np.random.default_rng(0).standard_normal((count, DIM), dtype=np.float32)
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def announced(users: int) -> Announcement:
+    """The standard plan for this many users."""
+    plan = plan_budget(users=users, dim=DIM, repetitions=REPETITIONS, epsilon=2.0, delta=1e-6)
+    return Announcement(plan=plan, public_seed=new_public_seed())
+
+
+def rounding(table: Table, family: LsqFamily, flip: float) -> None:
+    """Rounding, flips and counts of one block, on one thread, against NumPy's way."""
+    features = family.scaled_features(unit_vectors(BLOCK))
+    probabilities = (0.5 + (0.5 - flip) * features).astype(np.float32)
+    response, stream = ShuffledResponse(flip=flip), private_randomness().stream
+    rng = np.random.default_rng(0)
+    many = range(20)
+    ours, plain = best_of(
+        lambda: [column_sums(response.respond(features, stream)) for _ in many],
+        lambda: [(rng.random(probabilities.shape) < probabilities).sum(0) for _ in many],
+    )
+    per_bit = 1e9 / (features.size * len(many))
+    table.add_row("rounding + flips + counts, one thread", f"{ours * per_bit:.2f} ns per bit")
+    table.add_row("(rng.random(F.shape) < prob).sum(0), one thread", f"{plain * per_bit:.2f} ns per bit")
+    table.add_row("[bold]times faster per bit (goal: 3)", f"[bold]{plain / ours:.2f}")
+
+
+def whole_pass(table: Table, announcement: Announcement) -> None:
+    """The whole Gaussian pass against the matrix product alone."""
+    x, index = unit_vectors(USERS), np.arange(USERS)
+    family, stream = announcement.family(), private_randomness().stream
+    weights = np.random.default_rng(1).standard_normal((DIM, REPETITIONS), dtype=np.float32)
+    ours, product = best_of(lambda: collect(announcement, x, index, stream=stream), lambda: x @ weights)
+    bits = USERS * family.facts.n_instances
+    table.add_row("whole Gaussian pass, all cores", f"{1e9 * ours / bits:.2f} ns per bit")
+    table.add_row("the matrix product alone, all cores", f"{1e9 * product / bits:.2f} ns per bit")
+    table.add_row("[bold]pass / product (goal: at most 2)", f"[bold]{ours / product:.2f}")
+
+
+def queries(table: Table, announcement: Announcement) -> None:
+    """Densities of ten classes against the matrix product alone."""
+    y = unit_vectors(USERS)
+    sums = FeatureSums(
+        family=announcement.family(),
+        sums=np.random.default_rng(2).standard_normal((10, REPETITIONS)),
+        n_users=(1000,) * 10,
+    )
+    weights = np.random.default_rng(1).standard_normal((DIM, REPETITIONS), dtype=np.float32)
+    ours, product = best_of(lambda: sums.densities(y), lambda: y @ weights)
+    table.add_row(f"{USERS:,} queries, ten classes", f"{1e6 * ours / USERS:.2f} µs per query")
+    table.add_row("the matrix product alone", f"{1e6 * product / USERS:.2f} µs per query")
+    table.add_row("[bold]query / product (goal: at most 1.3)", f"[bold]{ours / product:.2f}")
+
+
+def many_users() -> None:
+    """One pass over a million users; prints the largest resident memory of this process in MB."""
+    rows = RepeatedRows(unit_vectors(1000), (MANY_USERS, DIM))
+    collect(announced(MANY_USERS), rows, np.arange(MANY_USERS), stream=private_randomness().stream)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+
+
+def main() -> None:
+    """Print one table."""
+    if sys.argv[1:] == ["memory"]:
+        many_users()
+        return
+    console, announcement = Console(), announced(USERS)
+    table = Table(title=f"Protocol: {USERS:,} users, d = {DIM}, I = {REPETITIONS}, rr", title_justify="left")
+    table.add_column("what")
+    table.add_column("measured", justify="right")
+    flip = float(announcement.plan.parameters["flip_probability"])
+    with console.status("measuring"):
+        rounding(table, announcement.family(), flip)
+        whole_pass(table, announcement)
+        queries(table, announcement)
+        memory = subprocess.run([sys.executable, __file__, "memory"], capture_output=True, text=True, check=True)
+    table.add_row(f"[bold]memory, {MANY_USERS:,} users × {DIM} (goal: 2000 MB)", f"[bold]{memory.stdout.strip()} MB")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

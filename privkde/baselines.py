@@ -1,0 +1,124 @@
+"""What the shuffled protocol is compared with, each with a contract of its own.
+
+`none` protects nobody, `central` trusts the analyzer with the raw data, `local` trusts nobody and uses no shuffler.
+All are calibrated for the same (ε, δ) by the plan (`accounting.baselines`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import (
+    Adjacency,
+    Contract,
+    Evidence,
+    EvidenceKind,
+    Guarantee,
+    InfeasibleError,
+    InvalidInputError,
+    Plan,
+    View,
+)
+from accounting.baselines import Baseline
+from privkde.bitsum import Bitsum
+from privkde.bitsum.randomized_response import ShuffledResponse
+from privkde.blocks import Index, in_blocks
+from privkde.inputs import Rows, checked_vectors
+from privkde.kernels import LsqFamily
+from privkde.model import FeatureSums, Floats
+from privkde.randomness import ByteStream
+from privkde.sampling import column_sums, normals
+
+
+def no_privacy_contract() -> Contract:
+    """The raw data are used as they are."""
+    return Contract(
+        component="no privacy",
+        guarantees=(Guarantee(epsilon=0.0, delta=1.0, adjacency=Adjacency.RECORD, view=View.MODEL),),
+        evidence=Evidence(kind=EvidenceKind.ASSUMPTION, method="nothing is protected", source="by construction"),
+    )
+
+
+def exact_densities(family: LsqFamily, rows: Rows, groups: Sequence[Index], y: Rows) -> Floats:
+    """Without privacy: the mean of k(x_u, y) over each group, from the raw data (columns are groups)."""
+    queries = checked_vectors(
+        y[np.arange(y.shape[0])], family.facts.dim, unit_norm=family.needs_unit_norm, outside="project"
+    )
+    columns = []
+    for index, n in zip(groups, _sizes(groups), strict=True):
+
+        def work(part: Index, start: int) -> Floats:
+            return np.asarray(family.kernel(queries, _vectors(family, rows, part)).sum(axis=1))
+
+        columns.append(np.sum(in_blocks(work, index, len(queries)), axis=0) / n)
+    return np.stack(columns, axis=1)
+
+
+def central_sums(
+    family: LsqFamily, plans: Sequence[Plan], rows: Rows, groups: Sequence[Index], *, stream: ByteStream
+) -> FeatureSums:
+    """Σ f(x_u) with Gaussian noise: the analyzer sees everything, only what it publishes is protected.
+
+    The noise is drawn in floating point: this is a yardstick, not a mechanism to deploy.
+    """
+    sums, n_users = [], _sizes(groups)
+    for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
+
+        def work(part: Index, start: int) -> Floats:
+            features = family.scaled_features(_vectors(family, rows, part))
+            return np.asarray(features.sum(axis=0, dtype=np.float64))
+
+        exact = family.facts.bound * np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
+        deviation = _parameter(family, plan, "central", "standard_deviation")
+        sums.append(exact + deviation * normals(exact.shape, stream.child("central", number)))
+    return FeatureSums(family=family, sums=np.stack(sums), n_users=n_users)
+
+
+def local_sums(
+    family: LsqFamily, plans: Sequence[Plan], rows: Rows, groups: Sequence[Index], *, stream: ByteStream
+) -> FeatureSums:
+    """Randomized response strong enough to protect each user alone."""
+    sums, n_users = [], _sizes(groups)
+    for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
+        flip = _parameter(family, plan, "local", "flip_probability")
+        response: Bitsum = ShuffledResponse(flip=flip)
+        draws = stream.child("local", number)
+
+        def work(part: Index, start: int, response: Bitsum = response, draws: ByteStream = draws) -> Floats:
+            scaled = family.scaled_features(_vectors(family, rows, part))
+            return column_sums(response.respond(scaled, draws.child(start))).astype(np.float64)
+
+        ones = np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
+        estimate = (ones - len(index) * flip) / (1.0 - 2.0 * flip)
+        sums.append((2.0 * estimate - len(index)) * family.facts.bound)
+    return FeatureSums(family=family, sums=np.stack(sums), n_users=n_users)
+
+
+def baseline(plan: Plan, name: str) -> Baseline:
+    """The plan's baseline of this name, or `InfeasibleError`."""
+    for one in plan.baselines:
+        if one.name == name:
+            return one
+    raise InfeasibleError(f"the plan has no {name} baseline: none exists for delta={plan.request.delta:g}.")
+
+
+def _parameter(family: LsqFamily, plan: Plan, name: str, parameter: str) -> float:
+    if plan.request.facts() != family.facts:
+        raise InvalidInputError("the plan is for another kernel than the family; its noise would not fit.")
+    return float(baseline(plan, name).contract.parameters[parameter])
+
+
+def _sizes(groups: Sequence[Index]) -> tuple[int, ...]:
+    sizes = tuple(len(index) for index in groups)
+    if 0 in sizes:
+        raise InvalidInputError(f"group {sizes.index(0)} has no users and so no density; leave it out.")
+    return sizes
+
+
+def _vectors(family: LsqFamily, rows: Rows, part: Index) -> NDArray[np.float32]:
+    return checked_vectors(
+        rows[part], family.facts.dim, unit_norm=family.needs_unit_norm, outside="project", numbers=part
+    )

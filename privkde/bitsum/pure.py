@@ -1,0 +1,57 @@
+"""Pure: δ = 0 from silence with probability q, a constant number of message pairs, noise and a flood of pairs.
+
+Law and proof: accounting/mechanisms/pure.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.mechanisms import BitsumProtocol, Pure
+from privkde.bitsum.base import Bitsum, Shape, Tally, share
+from privkde.laws import NegativeBinomial
+from privkde.randomness import ByteStream
+from privkde.sampling import bernoulli
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PureNoise(Bitsum):
+    """Unless silent, s + b ones and s zeros; always Z1 + F ones and Z2 + F zeros."""
+
+    name: ClassVar[str] = Pure.name
+
+    law: Pure
+
+    @staticmethod
+    def of(law: BitsumProtocol) -> PureNoise:
+        """With the planned silence, base messages, noise and flood."""
+        assert isinstance(law, Pure)
+        return PureNoise(law=law)
+
+    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
+        """S + b ones and s zeros, or nothing with probability q.
+
+        Speaking is randomized response on the constant 1, wrong with probability q (or on 0, for q > ½).
+        """
+        q, pairs = self.law.silence_probability, self.law.base_messages
+        always = np.ones(bits.shape, dtype=np.float32)
+        speaks = bernoulli(always if q <= 0.5 else -always, stream, flip=min(q, 1.0 - q)).astype(np.int64)
+        return Tally(speaks * (pairs + bits.astype(np.int64)), speaks * pairs)
+
+    def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
+        """Z1 + F ones, Z2 + F zeros, with Z1, Z2 ~ NB(1/n, e^{−ε'}) and F ~ NB(r/n, p_f)."""
+        law = self.law
+        single = NegativeBinomial(shape=share(1.0, n_users, law.n_users), decay=law.noise_epsilon)
+        flood = NegativeBinomial(
+            shape=share(law.flood_shape, n_users, law.n_users), continue_probability=law.flood_continue_probability
+        )
+        pairs = flood.sample(shape, stream)
+        return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
+
+    def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:
+        """(#ones − #zeros)/(1 − q)."""
+        return np.asarray((tally.ones - tally.zeros) / (1.0 - self.law.silence_probability))

@@ -1,0 +1,79 @@
+"""Single-noise protocols: b + ν contentless messages, ν a share of Poisson or negative-binomial noise.
+
+Law and proof: accounting/mechanisms/single_noise.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.mechanisms import BitsumProtocol, NegativeBinomialNoise, PoissonNoise
+from privkde.bitsum.base import Bitsum, Shape, Tally, share
+from privkde.laws import DiscreteLaw, NegativeBinomial, Poisson
+from privkde.randomness import ByteStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleCount(Bitsum):
+    """Everything but the law of the noise."""
+
+    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
+        """A message for a bit of 1, nothing for a bit of 0."""
+        return Tally(bits, np.zeros_like(bits))
+
+    def noise_law(self, n_users: int) -> DiscreteLaw:
+        """Law of the noise of `n_users` users together."""
+        raise NotImplementedError
+
+    def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
+        """ν more messages of the same kind."""
+        drawn = self.noise_law(n_users).sample(shape, stream)
+        return Tally(drawn, np.zeros_like(drawn))
+
+    def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:
+        """#messages minus the mean of the noise."""
+        return np.asarray(tally.ones - self.noise_law(n_users).mean())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoissonCount(SingleCount):
+    """ν ~ Poisson(λ/n)."""
+
+    name: ClassVar[str] = PoissonNoise.name
+
+    law: PoissonNoise
+
+    @staticmethod
+    def of(law: BitsumProtocol) -> PoissonCount:
+        """With the planned mean."""
+        assert isinstance(law, PoissonNoise)
+        return PoissonCount(law=law)
+
+    def noise_law(self, n_users: int) -> DiscreteLaw:
+        """Poisson."""
+        return Poisson(rate=share(self.law.total_mean, n_users, self.law.n_users))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NegativeBinomialCount(SingleCount):
+    """ν ~ NB(r/n, p)."""
+
+    name: ClassVar[str] = NegativeBinomialNoise.name
+
+    law: NegativeBinomialNoise
+
+    @staticmethod
+    def of(law: BitsumProtocol) -> NegativeBinomialCount:
+        """With the planned shape and continuation."""
+        assert isinstance(law, NegativeBinomialNoise)
+        return NegativeBinomialCount(law=law)
+
+    def noise_law(self, n_users: int) -> DiscreteLaw:
+        """Negative binomial."""
+        return NegativeBinomial(
+            shape=share(self.law.shape, n_users, self.law.n_users), continue_probability=self.law.continue_probability
+        )

@@ -1,0 +1,52 @@
+"""Work on blocks of users that fit the cache, on all cores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+BLOCK_ENTRIES = 1 << 17
+"""Entries (users × instances) of one block: its float32 features and their random bytes stay in the L2 cache."""
+MOST_ROWS = 255
+
+T = TypeVar("T")
+Index = NDArray[np.intp]
+Progress = Callable[[int], None]
+"""Called with the number of users that were just done; from any thread, one call at a time not promised."""
+
+
+def in_blocks(
+    work: Callable[[Index, int], T], index: Index, n_columns: int, progress: Progress | None = None
+) -> list[T]:
+    """`work(part of index, where it starts)` for every block of `index`; results in order of the blocks.
+
+    BLAS is held to one thread: the workers are the parallelism. The blocks do not depend on the number of cores.
+    """
+    rows = max(1, min(MOST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
+    starts = range(0, len(index), rows)
+
+    def one(start: int) -> T:
+        part = index[start : start + rows]
+        result = work(part, start)
+        if progress is not None:
+            progress(len(part))
+        return result
+
+    workers = min(os.cpu_count() or 1, len(starts))
+    if workers <= 1:
+        return [one(start) for start in starts]
+    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one, starts))
+
+
+@lru_cache(maxsize=1)
+def _controller() -> ThreadpoolController:
+    """Finding the BLAS libraries takes a millisecond; once is enough."""
+    return ThreadpoolController()

@@ -1,0 +1,40 @@
+"""The command line: `privkde plan`, `fit`, `predict`, `decode` and `demo`."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+import privkde
+from accounting import PrivkdeError
+from privkde.cli import demonstration, learning, planning
+from privkde.cli.parsing import Parser, fail
+
+INTERRUPTED = 130
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = Parser(prog="privkde", description="Plan, explain, run and account for shuffled private kernel densities.")
+    parser.add_argument("--version", action="version", version=f"privkde {privkde.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
+    planning.add_commands(commands)
+    learning.add_commands(commands)
+    demonstration.add_commands(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    parsed = build_parser().parse_args(arguments)
+    try:
+        parsed.run(parsed)
+    except PrivkdeError as error:
+        fail(str(error))
+    except BrokenPipeError:
+        return 0
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        fail(f"{error.strerror}: {error.filename!r}; choose another path.")
+    return 0

@@ -1,0 +1,5 @@
+"""`python -m privkde.cli`."""
+
+from privkde.cli import main
+
+raise SystemExit(main())

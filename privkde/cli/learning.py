@@ -1,0 +1,253 @@
+"""`privkde fit`, `predict` and `decode`: a collection from a file of vectors, and what its model tells."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from accounting import InvalidInputError, Plan
+from privkde.accuracy import Accuracy, measured
+from privkde.cli.parsing import real, whole
+from privkde.datasets import read_array, read_vectors
+from privkde.decoding import decode_classes
+from privkde.engines.local import PATHS
+from privkde.files import require_writable, write_whole
+from privkde.inputs import OUTSIDE, Rows
+from privkde.kernels import KernelChoice
+from privkde.model import DensityModel
+from privkde.randomness import private_randomness, public_stream
+from privkde.rounds import SMALL_CLASSES
+from privkde.tables import model_table, prediction_table, terms_table
+
+if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
+    from privkde.estimators import PrivateKDE, PrivateKDEClassifier
+
+PREDICTION_FORMATS = (".csv", ".npz")
+RULES = ("density", "mean")
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add `fit`, `predict` and `decode`."""
+    fit = commands.add_parser("fit", help="run a planned collection over vectors in a file", allow_abbrev=False)
+    fit.add_argument("data", type=Path, metavar="DATA", help=".npz archive with one vector per user")
+    fit.add_argument("--plan", type=Path, required=True, metavar="FILE", help="plan written by `privkde plan --output`")
+    fit.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="file for the published model")
+    _add_arrays(fit, vectors="X_train", labels="y_train")
+    fit.add_argument("--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)")
+    fit.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
+    fit.add_argument("--outside", choices=OUTSIDE, default=OUTSIDE[0], help="what to do with norms above 1")
+    fit.add_argument("--small-classes", choices=SMALL_CLASSES, default=SMALL_CLASSES[0], help="for too few users")
+    fit.add_argument("--path", choices=PATHS, default=PATHS[0], help="draw counts, or send every single message")
+    fit.add_argument("--public-seed", metavar="HEX", help="32 hexadecimal digits (default: fresh ones)")
+    fit.add_argument("--insecure-seed", type=whole, metavar="N", help="reproducible and NOT PRIVATE: for studies only")
+    fit.set_defaults(run=_fit)
+
+    predict = commands.add_parser("predict", help="classes or densities of vectors in a file", allow_abbrev=False)
+    predict.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit`")
+    predict.add_argument("data", type=Path, metavar="DATA", help=".npz archive with the queries")
+    _add_arrays(predict, vectors="X_test", labels="y_test")
+    predict.add_argument("--rule", choices=RULES, default=RULES[0], help="highest density, or nearest mean")
+    predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all predictions (.csv or .npz)")
+    predict.set_defaults(run=_predict)
+
+    decode = commands.add_parser("decode", help="name each class by public vocabulary terms", allow_abbrev=False)
+    decode.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit`")
+    decode.add_argument("vocabulary", type=Path, metavar="VOCABULARY", help=".npz archive with vectors and words")
+    decode.add_argument("--vectors", default="X", metavar="NAME", help="array of the terms' vectors (default: X)")
+    decode.add_argument("--words", default="words", metavar="NAME", help="array of the terms (default: words)")
+    decode.add_argument("-k", type=whole, default=3, metavar="N", help="terms per class (default: 3)")
+    decode.add_argument("--contrast", action="store_true", help="rank by what sets a class apart from the others")
+    decode.add_argument("--json", action="store_true", help="print JSON (schema privkde.terms/1)")
+    decode.set_defaults(run=_decode)
+
+
+def _add_arrays(parser: argparse.ArgumentParser, *, vectors: str, labels: str) -> None:
+    parser.add_argument("--vectors", default=vectors, metavar="NAME", help=f"array of vectors (default: {vectors})")
+    parser.add_argument("--labels", metavar="NAME", help=f"array of labels (default: {labels})")
+    parser.set_defaults(default_labels=labels)
+
+
+def _fit(parsed: argparse.Namespace) -> None:
+    require_writable(parsed.output)
+    plan = _read_plan(parsed.plan)
+    _refuse_options(plan, parsed)
+    vectors = read_vectors(parsed.data, parsed.vectors)
+    _refuse_mismatch(plan, vectors, parsed)
+    with _shown_warnings():
+        if plan.request.classes is None:
+            estimator = _fitted_density(plan, vectors, parsed)
+        else:
+            labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
+            estimator = _fitted_classifier(plan, vectors, labels, parsed)
+    estimator.save(parsed.output)
+    Console().print(model_table(estimator.model_, getattr(estimator, "reported_counts_", {}), parsed.output))
+
+
+def _read_plan(path: Path) -> Plan:
+    try:
+        plan = Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{str(path)!r} is no JSON; write it with `privkde plan --output`.") from error
+    plan.verify()
+    return plan
+
+
+def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
+    """What would be refused later, refused before any work is done."""
+    request = plan.request
+    KernelChoice(
+        name=request.kernel,
+        dim=request.dim,
+        repetitions=request.repetitions,
+        bias=request.bias,
+        bandwidth=parsed.bandwidth,
+        projection=parsed.projection,
+    )
+    private_randomness(parsed.insecure_seed)
+    if parsed.public_seed is not None:
+        public_stream(parsed.public_seed)
+    if request.classes is None and parsed.labels is not None:
+        raise InvalidInputError("--labels was given and the plan has no classes; plan with --classes.")
+
+
+def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> None:
+    """The plan must be for vectors of this length and for this many users, less those it allows to drop out."""
+    users, dim = vectors.shape
+    request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
+    if dim != request.dim:
+        raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
+    few = request.users if request.min_users is None else request.min_users * (request.classes or 1)
+    if not few <= users <= request.users:
+        planned = f"{few:,}" if few == request.users else f"{few:,} to {request.users:,}"
+        raise InvalidInputError(
+            f"the plan is for {planned} users and {where} has {users:,} rows;"
+            " plan for that many (--min-users allows for dropouts)."
+        )
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, Any]:
+    names = ("bandwidth", "projection", "outside", "path", "public_seed", "insecure_seed")
+    return {name: getattr(parsed, name) for name in names} | {"verbose": sys.stderr.isatty()}
+
+
+def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> PrivateKDE:
+    from privkde.estimators import PrivateKDE
+
+    return PrivateKDE(**_options(parsed)).fit(vectors, plan=plan)
+
+
+def _fitted_classifier(
+    plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace
+) -> PrivateKDEClassifier:
+    """One plan per class, made from the reported counts for what the given plan was asked for."""
+    from privkde.estimators import PrivateKDEClassifier
+
+    if labels.shape != (vectors.shape[0],):
+        raise InvalidInputError(f"labels of shape {labels.shape} for {vectors.shape[0]} users; give one for each.")
+    found = len(np.unique(labels))
+    if found != plan.request.classes:
+        raise InvalidInputError(f"the plan is for {plan.request.classes} classes and the labels hold {found}.")
+    asked = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "dim", "classes")}
+    classifier = PrivateKDEClassifier(**asked, **_options(parsed), small_classes=parsed.small_classes)
+    return classifier.fit(vectors, labels)
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Warnings of this library as one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for one in caught:
+        print(f"privkde: warning: {one.message}", file=sys.stderr)
+
+
+def _predict(parsed: argparse.Namespace) -> None:
+    if parsed.output is not None:
+        require_writable(parsed.output)
+        if parsed.output.suffix not in PREDICTION_FORMATS:
+            raise InvalidInputError(f"{parsed.output.name!r} must end in {' or '.join(PREDICTION_FORMATS)}; rename it.")
+    vectors = read_vectors(parsed.data, parsed.vectors)
+    if vectors.shape[0] == 0:
+        raise InvalidInputError(f"array {parsed.vectors!r} of {str(parsed.data)!r} has no rows; give some queries.")
+    columns, predicted = _predictions(parsed, vectors)
+    classes = "classes" in columns
+    accuracy = _accuracy(parsed, predicted) if classes else None
+    if parsed.output is not None:
+        _write_predictions(parsed.output, columns)
+    Console().print(prediction_table(predicted, classes=classes, accuracy=accuracy, path=parsed.output))
+
+
+def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """What is written, by name, and the prediction for each query: a class, or a density without classes."""
+    from privkde.estimators import PrivateKDEClassifier
+
+    model = DensityModel.load(parsed.model)
+    if not model.labels:
+        if parsed.rule != "density" or parsed.labels is not None:
+            raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
+        density = model.densities(vectors)[:, 0]
+        return {"density": density}, density
+    classifier = PrivateKDEClassifier.load(parsed.model).set_params(rule=parsed.rule)
+    scores = classifier.scores(vectors)
+    predicted = classifier.classes_[np.argmax(scores, axis=1)]
+    return {"prediction": predicted, "scores": scores, "classes": classifier.classes_}, predicted
+
+
+def _accuracy(parsed: argparse.Namespace, predicted: NDArray[Any]) -> Accuracy | None:
+    """None without labels; those that were asked for by name must be there."""
+    with np.load(parsed.data, allow_pickle=False) as stored:
+        if parsed.labels is None and parsed.default_labels not in stored.files:
+            return None
+    return measured(predicted, read_array(parsed.data, parsed.labels or parsed.default_labels))
+
+
+def _write_predictions(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+    """`.npz`: all arrays; `.csv`: one line for each query."""
+    name = next(iter(columns))
+
+    def write(temporary: Path) -> None:
+        if path.suffix == ".npz":
+            with temporary.open("wb") as archive:
+                np.savez(archive, allow_pickle=False, **columns)
+            return
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            lines = csv.writer(file)
+            lines.writerow(["row", name])
+            lines.writerows(enumerate(columns[name].tolist()))
+
+    write_whole(path, write)
+
+
+def _decode(parsed: argparse.Namespace) -> None:
+    model = DensityModel.load(parsed.model)
+    vectors = read_vectors(parsed.vocabulary, parsed.vectors)
+    words = read_array(parsed.vocabulary, parsed.words)
+    if words.ndim != 1 or words.dtype.kind != "U":
+        raise InvalidInputError(f"array {parsed.words!r} has shape {words.shape} and type {words.dtype}; give words.")
+    found = decode_classes(model.feature_sums(), vectors, words.tolist(), k=parsed.k, contrast=parsed.contrast)
+    terms = list(zip(model.labels or ("all users",), found, strict=True))
+    if not parsed.json:
+        Console().print(terms_table(terms, contrast=parsed.contrast))
+        return
+    document = {
+        "schema": "privkde.terms/1",
+        "contrast": parsed.contrast,
+        "private": model.private,
+        "classes": [
+            {"class": label, "terms": [{"word": term.word, "score": term.score} for term in best]}
+            for label, best in terms
+        ],
+    }
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,1 @@
+"""How a collection is executed on arrays of users."""

@@ -1,0 +1,65 @@
+"""Private vectors on their way in: checked on the client, so that privacy never depends on the data being nice."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from accounting.errors import require_choice
+from privkde.blocks import Index
+
+OUTSIDE = ("reject", "project")
+ROUNDING_SLACK = 1e-3
+"""A norm up to 1 + this is a unit vector that was stored in few digits: it is projected, never rejected."""
+
+LARGEST_NORM = 1e18
+"""Beyond it, features would leave single precision."""
+
+
+class Rows(Protocol):
+    """Vectors that are read a block at a time: an array, a memory map, or anything that can be indexed like one."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(users, dim)."""
+
+    def __getitem__(self, index: Index, /) -> NDArray[np.floating]:
+        """The vectors of these users."""
+
+
+def checked_vectors(
+    x: NDArray[np.floating], dim: int, *, unit_norm: bool, outside: str = "reject", numbers: Index | None = None
+) -> NDArray[np.float32]:
+    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it.
+
+    Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
+    """
+    require_choice("outside", outside, OUTSIDE)
+    if x.ndim != 2 or x.shape[1] != dim:
+        raise InvalidInputError(f"vectors of shape {x.shape} were given; the plan is for (users, {dim}).")
+    with np.errstate(over="ignore"):  # what overflows float32 is refused below
+        vectors = np.ascontiguousarray(x, dtype=np.float32)
+    named = np.arange(len(vectors)) if numbers is None else numbers
+    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    bad = np.flatnonzero(~(norms <= LARGEST_NORM))
+    if len(bad):
+        raise InvalidInputError(
+            f"row {int(named[bad[0]])} has an entry that is NaN or infinite, or a norm beyond {LARGEST_NORM:g}"
+            f" ({len(bad)} such rows in this block); repair or leave out these rows."
+        )
+    if not unit_norm:
+        return vectors
+    far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
+    if len(far) and outside == "reject":
+        raise InvalidInputError(
+            f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
+            " contract excludes; scale the vectors, or let the client project them (outside='project')."
+        )
+    over = norms > 1.0
+    if over.any():
+        vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
+        vectors[over] = vectors[over] / norms[over, None]
+    return vectors

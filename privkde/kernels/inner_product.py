@@ -1,0 +1,53 @@
+"""The inner product x·y: identity features, and random signs (§A.3 of the paper)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from privkde.kernels.base import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.draws import signs
+from privkde.randomness import ByteStream
+
+
+class InnerProductFamily(LsqFamily):
+    """What both families share: the kernel x·y of vectors of norm at most 1."""
+
+    needs_unit_norm = True
+
+    def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
+        """x·y."""
+        product: Float64 = self.wide_rows(x) @ self.wide_rows(y).T
+        return product
+
+
+class IdentityFamily(InnerProductFamily):
+    """f(x) = g(x) = x, one repetition: Q = S = d, R = 1. Nothing is drawn, f·g is the kernel itself."""
+
+    def __init__(self, choice: KernelChoice, _stream: ByteStream) -> None:
+        super().__init__(choice)
+
+    def scaled_features(self, x: Float32 | Float64) -> Float32:
+        """The record itself."""
+        return np.clip(self.rows(x), -1.0, 1.0)
+
+
+class SignFamily(InnerProductFamily):
+    """f(x) = g(x) = σ·x with independent signs σ: Q = S = 1, R = √d, since |σ·x| ≤ ‖x‖₁ ≤ √d ‖x‖₂.
+
+    E[(σ·x)(σ·y)] = Σ_jk E[σ_j σ_k] x_j y_k = x·y.
+    Source: §A.3 of the paper; docs/proofs/kernels.md, "Inner product".
+    """
+
+    def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
+        super().__init__(choice)
+        shape = (self.facts.n_repetitions, choice.dim)
+        require_room(shape[0] * shape[1], choice)
+        drawn = signs(stream.child("signs"), shape[0] * shape[1]).reshape(shape)
+        self.weights: Float32 = read_only(drawn.T * np.float32(1.0 / math.sqrt(choice.dim)))
+
+    def scaled_features(self, x: Float32 | Float64) -> Float32:
+        """σ·x/√d."""
+        products: Float32 = self.rows(x) @ self.weights
+        return np.clip(products, -1.0, 1.0, out=products)

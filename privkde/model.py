@@ -1,0 +1,186 @@
+"""What is published: sums for one density or for one density per class, and how to query them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Contract, InvalidInputError, Plan
+from accounting.contracts import classifier_contract, seeded_contract
+from accounting.errors import require_integer
+from accounting.mechanisms import LabelResponse
+from accounting.request import MOST_USERS
+from privkde.announcement import Announcement
+from privkde.blocks import Index, in_blocks
+from privkde.container import DamagedFileError, read_container, write_container
+from privkde.inputs import Rows, checked_vectors
+from privkde.kernels import LsqFamily
+
+SCHEMA = "privkde.model/1"
+LARGEST_SUM = 1e30
+"""Beyond it, densities would leave single precision."""
+
+Floats = NDArray[np.float64]
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSums:
+    """Σ_u f_i(x_u)_j of several groups of users, exact or estimated, for one family: densities are products with g(y).
+
+    K_c(y) = (1/(n_c I)) Σ_ij F_c,ij g_i(y)_j.
+    """
+
+    family: LsqFamily
+    sums: Floats
+    n_users: tuple[int, ...]
+
+    def weights(self) -> Floats:
+        """F/(nI), one row for each group."""
+        users = np.array(self.n_users, dtype=np.float64)[:, None]
+        return self.sums / (users * self.family.facts.n_repetitions)
+
+    def densities(self, y: Rows) -> Floats:
+        """K_c(y) for every query (rows) and every group (columns)."""
+        return np.concatenate([np.zeros((0, len(self.sums))), *(block for _, block in self.density_blocks(y))])
+
+    def density_blocks(self, y: Rows, *, rows: int = 4096) -> Iterator[tuple[int, Floats]]:
+        """The same in blocks of queries, each with the number of its first row: bounded memory for any number.
+
+        Queries are public, so one outside the kernel's domain is projected onto it.
+        """
+        family, dim = self.family, self.family.facts.dim
+        weights = self.weights().astype(np.float32).T
+        if len(y.shape) != 2 or y.shape[1] != dim:
+            raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
+
+        def evaluate(index: Index, _start: int) -> Floats:
+            vectors = checked_vectors(y[index], dim, unit_norm=family.needs_unit_norm, outside="project", numbers=index)
+            return (family.query_features(vectors) @ weights).astype(np.float64)
+
+        for start in range(0, y.shape[0], rows):
+            index = np.arange(start, min(start + rows, y.shape[0]))
+            yield start, np.concatenate(in_blocks(evaluate, index, weights.shape[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensityModel:
+    """The published sums F̃ of one or more groups of users that share (f_i, g_i), with the contract that covers them.
+
+    Queries are post-processing: any number of them, at no further cost of privacy.
+    """
+
+    announcements: tuple[Announcement, ...]
+    sums: Floats = field(repr=False)
+    n_users: tuple[int, ...]
+    contract: Contract = field(repr=False)
+    private: bool
+    """False if the private draws came from a seed that somebody may know."""
+    labels: tuple[Label, ...] = ()
+    """The classes that the groups stand for, if any."""
+
+    def __post_init__(self) -> None:
+        if not self.announcements or len(self.announcements) != max(1, len(self.labels)):
+            raise InvalidInputError(
+                f"{len(self.announcements)} groups and {len(self.labels)} labels were given;"
+                " a model has one group and no label, or one label for each group."
+            )
+        self._require_sums()
+        first = self.announcements[0]
+        if any(
+            (a.kernel_choice(), a.public_seed) != (first.kernel_choice(), first.public_seed) for a in self.announcements
+        ):
+            raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
+        kinds = {type(label) for label in self.labels}
+        if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*self.labels}) < len(self.labels):
+            raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
+        if not isinstance(self.private, bool) or self.contract != self._promised():
+            raise InvalidInputError("the contract is not the one that follows from the plans; publish the model anew.")
+
+    def _require_sums(self) -> None:
+        shape = (len(self.announcements), self.announcements[0].n_instances)
+        if self.sums.shape != shape or self.sums.dtype != np.float64:
+            raise InvalidInputError(
+                f"sums of shape {self.sums.shape} and type {self.sums.dtype} were given; float64 of {shape} are needed."
+            )
+        if not np.all(np.abs(self.sums) <= LARGEST_SUM):
+            raise InvalidInputError(f"sums must be finite and at most {LARGEST_SUM:g}; publish the model anew.")
+        if len(self.n_users) != shape[0]:
+            raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
+        for announcement, users in zip(self.announcements, self.n_users, strict=True):
+            require_integer("n_users", users, low=announcement.min_users, high=MOST_USERS)
+
+    def _promised(self) -> Contract:
+        """What follows from the plans, from how labels were randomized and from whether the draws are secret."""
+        parts = [plan.contract for plan in self.plans]
+        label = self.label_response()
+        whole = parts[0] if label is None else classifier_contract(parts, label)
+        return whole if self.private else seeded_contract(whole)
+
+    def label_response(self) -> LabelResponse | None:
+        """How labels were randomized, if the groups are classes."""
+        if not self.labels:
+            return None
+        told = self.contract if self.private or not self.contract.parts else self.contract.parts[0]
+        parameters: dict[str, Any] = {"classes": None, "label_epsilon": None, **told.parameters}
+        return LabelResponse(n_classes=parameters["classes"], label_epsilon=parameters["label_epsilon"])
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plan of each group."""
+        return tuple(a.plan for a in self.announcements)
+
+    def feature_sums(self) -> FeatureSums:
+        """The sums with the family that they belong to."""
+        return FeatureSums(family=self.announcements[0].family(), sums=self.sums, n_users=self.n_users)
+
+    def densities(self, y: Rows) -> Floats:
+        """K̃_c(y) for every query (rows) and every group (columns)."""
+        return self.feature_sums().densities(y)
+
+    def squared_means(self) -> Floats:
+        """Estimate of ‖μ_c‖², where μ_c = (1/n) Σ_u f(x_u)/√I is the mean of a group in feature space.
+
+        Σ_ij F̃²/(n²I) exceeds it on average by the variance of rounding, (QR² − ‖f‖²)/n, and of the bitsums,
+        4R²QE²/n². Both are subtracted, with ‖f‖² = 1: its mean in every family here for vectors of unit norm.
+        """
+        values = []
+        for row, plan, n in zip(self.sums, self.plans, self.n_users, strict=True):
+            facts = plan.request.facts()
+            spread = facts.n_coordinates * facts.bound**2
+            noise = (spread - 1.0) / n + 4.0 * spread * plan.protocol().variance(n) / n**2
+            values.append(float(row @ row) / (n**2 * facts.n_repetitions) - noise)
+        return np.array(values)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model, whole or not at all."""
+        document = {
+            "schema": SCHEMA,
+            "announcements": [a.to_json() for a in self.announcements],
+            "n_users": list(self.n_users),
+            "contract": self.contract.to_json(),
+            "private": self.private,
+            "labels": list(self.labels),
+        }
+        write_container(Path(path), document, {"sums": self.sums})
+
+    @staticmethod
+    def load(path: str | Path) -> DensityModel:
+        """Read a model that `save` wrote; `DamagedFileError` for anything else."""
+        document, arrays = read_container(Path(path), SCHEMA)
+        try:
+            return DensityModel(
+                announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
+                sums=arrays["sums"],
+                n_users=tuple(document["n_users"]),
+                contract=Contract.from_json(document["contract"]),
+                private=document["private"],
+                labels=tuple(document["labels"]),
+            )
+        except Exception as error:  # a forgery: there is no end to what it may hold instead of a model
+            raise DamagedFileError(f"{str(path)!r} holds no valid model ({error}); write it anew.") from error

@@ -1,0 +1,205 @@
+"""The three parties of a collection. Nothing private is shared: a party knows the announcement and what it is sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from privkde.announcement import Announcement
+from privkde.bitsum import Tally
+from privkde.blocks import Index
+from privkde.container import DamagedFileError, read_container, write_container
+from privkde.inputs import checked_vectors
+from privkde.messages import MalformedPacketError, Messages
+from privkde.randomness import ByteStream, private_randomness
+from privkde.sampling import permutation
+
+COUNTS_SCHEMA = "privkde.counts/1"
+
+
+class TooFewUsersError(InvalidInputError):
+    """Fewer users took part than the noise counts on."""
+
+
+class Randomizer:
+    """The client: turns private vectors into messages (Algorithm 1, randomizer).
+
+    Everything that leaves it is bits of the planned law; a vector outside the kernel's domain is rejected, or
+    projected onto it with `outside="project"`, before anything is drawn.
+    """
+
+    def __init__(
+        self, announcement: Announcement, *, stream: ByteStream | None = None, outside: str = "reject"
+    ) -> None:
+        self._stream = stream or private_randomness().stream
+        self._family = announcement.family()
+        self._bitsum = announcement.bitsum()
+        self._wire = announcement.wire_format()
+        self._dim = announcement.plan.request.dim
+        self._outside = outside
+
+    def inputs(self, x: NDArray[np.floating], *, stream: ByteStream, numbers: Index | None = None) -> Tally:
+        """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances)."""
+        unit_norm = self._family.needs_unit_norm
+        vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
+        return self._bitsum.inputs(self._bitsum.respond(self._family.scaled_features(vectors), stream), stream)
+
+    def tally(
+        self, x: NDArray[np.floating], *, stream: ByteStream | None = None, numbers: Index | None = None
+    ) -> Tally:
+        """How many ones and zeros each of these users sends in each instance, all noise included."""
+        source = stream or self._stream
+        inputs = self.inputs(x, stream=source, numbers=numbers)
+        return inputs + self._bitsum.noise(1, inputs.ones.shape, source)
+
+    def packets(
+        self, x: NDArray[np.floating], *, stream: ByteStream | None = None, numbers: Index | None = None
+    ) -> list[bytes]:
+        """One packet for each of these users, to be sent to the shuffler."""
+        tally = self.tally(x, stream=stream, numbers=numbers)
+        return [
+            self._wire.encode(_spelled_out(ones, zeros)) for ones, zeros in zip(tally.ones, tally.zeros, strict=True)
+        ]
+
+    def packet(self, x: NDArray[np.floating]) -> bytes:
+        """The packet of one user with the vector `x`."""
+        return self.packets(np.asarray(x)[None])[0]
+
+
+def _spelled_out(ones: NDArray[np.integer], zeros: NDArray[np.integer]) -> Messages:
+    """One user's counts as single messages."""
+    instances = np.arange(len(ones))
+    return Messages(
+        1,
+        np.concatenate([np.repeat(instances, ones), np.repeat(instances, zeros)]),
+        np.repeat(np.array([1, 0], np.uint8), [int(ones.sum()), int(zeros.sum())]),
+    )
+
+
+class Shuffler:
+    """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
+
+    A packet is accepted whole or refused whole. What it refuses is counted in `rejected`; the sender then did not
+    take part. Where every user sends exactly one message in each instance (`rr`), that is checked, too.
+    """
+
+    def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
+        self._stream = stream or private_randomness().stream
+        self._wire = announcement.wire_format()
+        self._one_each = announcement.bitsum().one_message_each
+        self._held: list[Messages] = []
+        self.rejected = 0
+
+    def receive(self, packet: bytes) -> bool:
+        """Take one user's packet; False (and counted) if it is malformed."""
+        try:
+            messages = self._wire.decode(packet)
+        except MalformedPacketError:
+            self.rejected += 1
+            return False
+        if messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+            self.rejected += 1
+            return False
+        self._held.append(messages)
+        return True
+
+    def _complete(self, messages: Messages) -> bool:
+        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
+        return bool(np.all(sent == 1))
+
+    def release(self) -> bytes:
+        """One packet with everybody's messages, shuffled; the shuffler keeps nothing."""
+        held, self._held = self._held, []
+        instances = np.concatenate([np.zeros(0, np.int64), *(one.instances for one in held)])
+        bits = np.concatenate([np.zeros(0, np.uint8), *(one.bits for one in held)])
+        order = permutation(len(instances), self._stream)
+        return self._wire.encode(Messages(len(held), instances[order], bits[order]))
+
+
+class Analyzer:
+    """Counts messages (Algorithm 1, analyzer): in any order, in any number of pieces, over any number of machines.
+
+    Counts can be added, merged, saved and taken up again; sums are published only for enough users.
+    """
+
+    def __init__(self, announcement: Announcement) -> None:
+        self.announcement = announcement
+        self._wire = announcement.wire_format()
+        nothing = np.zeros(announcement.n_instances, np.int64)
+        self.tally = Tally(nothing, nothing)
+        self.n_users = 0
+        self.rejected = 0
+
+    def receive(self, packet: bytes) -> bool:
+        """Count a released packet; False (and counted) if it is malformed. A refused packet changes no count."""
+        try:
+            messages = self._wire.decode(packet)
+        except MalformedPacketError:
+            self.rejected += 1
+            return False
+        ones = np.bincount(messages.instances[messages.bits == 1], minlength=self._wire.n_instances)
+        zeros = np.bincount(messages.instances[messages.bits == 0], minlength=self._wire.n_instances)
+        self.add(Tally(ones, zeros), messages.n_users)
+        return True
+
+    def add(self, tally: Tally, n_users: int) -> None:
+        """Add counts that were already summed over `n_users` users."""
+        shape = (self._wire.n_instances,)
+        if tally.ones.shape != shape or tally.zeros.shape != shape:
+            raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
+        self.tally += tally
+        self.n_users += n_users
+
+    def merge(self, other: Analyzer) -> None:
+        """Add everything that another analyzer of the same collection counted."""
+        if other._wire != self._wire:
+            raise InvalidInputError("the other analyzer belongs to another collection; merge within one only.")
+        self.add(other.tally, other.n_users)
+        self.rejected += other.rejected
+
+    def sums(self) -> NDArray[np.float64]:
+        """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
+        needed = self.announcement.min_users
+        if self.n_users < needed:
+            raise TooFewUsersError(
+                f"{self.n_users} users took part and the noise counts on {needed}; nothing may be published."
+                " Wait for more users, or start again with a smaller min_users."
+            )
+        self._refuse_inconsistent()
+        bound = self.announcement.plan.request.facts().bound
+        estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
+        return (2.0 * estimate - self.n_users) * bound
+
+    def _refuse_inconsistent(self) -> None:
+        if not self.announcement.bitsum().one_message_each:
+            return
+        if not np.all(self.tally.ones + self.tally.zeros == self.n_users):
+            raise InvalidInputError(
+                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
+                " messages were lost or added on the way, so nothing may be published."
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts, whole or not at all, to go on later."""
+        document = {
+            "schema": COUNTS_SCHEMA,
+            "announcement": self.announcement.to_json(),
+            "n_users": self.n_users,
+            "rejected": self.rejected,
+        }
+        write_container(Path(path), document, {"ones": self.tally.ones, "zeros": self.tally.zeros})
+
+    @staticmethod
+    def load(path: str | Path) -> Analyzer:
+        """Take up counts that `save` wrote; `DamagedFileError` for anything else."""
+        document, arrays = read_container(Path(path), COUNTS_SCHEMA)
+        try:
+            analyzer = Analyzer(Announcement.from_json(document["announcement"]))
+            analyzer.add(Tally(arrays["ones"], arrays["zeros"]), document["n_users"])
+            analyzer.rejected = document["rejected"]
+        except (KeyError, TypeError, InvalidInputError) as error:
+            raise DamagedFileError(f"{str(path)!r} holds no counts ({error}); write it anew.") from error
+        return analyzer

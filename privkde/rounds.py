@@ -1,0 +1,195 @@
+"""The rounds of a data collection, in the only order in which they keep the promise.
+
+    enrollment    users opt in (and report a randomized label): how many there are becomes public
+    collection    the plan is fixed from those counts and announced; users send messages, some drop out
+    publication   the sums are published, if enough users took part
+
+Going back, skipping a round or adding to what is closed raises `WrongRoundError`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Contract, InfeasibleError, InvalidInputError, Plan, PrivkdeError
+from accounting.choosing import Progress
+from accounting.contracts import classifier_contract, seeded_contract
+from accounting.errors import require_choice, require_integer
+from accounting.mechanisms import LabelResponse
+from accounting.planning import plan
+from accounting.request import MOST_USERS, read_request
+from privkde.announcement import Announcement
+from privkde.kernels import KernelChoice
+from privkde.model import DensityModel, Label
+from privkde.parties import Analyzer
+from privkde.randomness import new_public_seed, public_stream
+
+SMALL_CLASSES = ("refuse", "exclude")
+
+
+class WrongRoundError(PrivkdeError):
+    """Something was asked for in a round in which it may not happen."""
+
+
+class ExcludedClassWarning(UserWarning):
+    """A class was too small to be released."""
+
+
+class Round(StrEnum):
+    """Where a collection stands."""
+
+    ENROLLMENT = "enrollment"
+    COLLECTION = "collection"
+    PUBLICATION = "publication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is promised and asked for before anybody enrolled.
+
+    `request` holds the names of `accounting.PlanRequest`, except `users` and `classes`.
+    """
+
+    request: Mapping[str, Any]
+    labels: tuple[Label, ...] = ()
+    label_epsilon: float | None = None
+    bandwidth: float = 1.0
+    projection: int | None = None
+    public_seed: str = field(default_factory=new_public_seed)
+    small_classes: str = "refuse"
+
+    def __post_init__(self) -> None:
+        require_choice("small_classes", self.small_classes, SMALL_CLASSES)
+        asked = read_request({**self.request, "users": MOST_USERS})
+        KernelChoice(
+            name=asked.kernel,
+            dim=asked.dim,
+            repetitions=asked.repetitions,
+            bias=asked.bias,
+            bandwidth=self.bandwidth,
+            projection=self.projection,
+        )
+        public_stream(self.public_seed)
+        if self.labels:
+            self.label_response()
+        if len({str(label) for label in self.labels}) < len(self.labels):
+            raise InvalidInputError(f"labels={self.labels!r} must differ as text, which names a class's collection.")
+
+    def label_response(self) -> LabelResponse:
+        """The label mechanism."""
+        if self.label_epsilon is None:
+            raise InvalidInputError("label_epsilon=None with labels; give the ε of the label's randomized response.")
+        return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
+
+    def announce(self, n_users: int, group: str, fixed: Plan | None, progress: Progress | None) -> Announcement:
+        """The announcement for a group of this size."""
+        chosen = fixed or plan(read_request({**self.request, "users": n_users}), progress=progress)
+        return Announcement(
+            plan=chosen,
+            public_seed=self.public_seed,
+            bandwidth=self.bandwidth,
+            projection=self.projection,
+            group=group,
+        )
+
+
+class Collection:
+    """One collection from its first user to its published model."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.round = Round.ENROLLMENT
+        self.enrolled = np.zeros(max(1, len(terms.labels)), np.int64)
+        self.released: tuple[int, ...] = ()
+        """Which classes (by number) are collected; all, unless small ones were excluded."""
+        self.analyzers: tuple[Analyzer, ...] = ()
+
+    def enroll(self, n_users: int) -> None:
+        """Users opt in, where there are no labels."""
+        self._require(Round.ENROLLMENT)
+        if self.terms.labels:
+            raise WrongRoundError("this collection has labels: users enroll by reporting one (enroll_labels).")
+        self.enrolled += require_integer("users", n_users, low=0, high=10**9)
+
+    def enroll_labels(self, reported: NDArray[np.integer]) -> None:
+        """Users opt in with their randomized label, as a class number."""
+        self._require(Round.ENROLLMENT)
+        if not self.terms.labels:
+            raise WrongRoundError("this collection has no labels; use enroll.")
+        if len(reported) and not 0 <= int(reported.min()) <= int(reported.max()) < len(self.terms.labels):
+            raise InvalidInputError(f"a reported label is not one of the {len(self.terms.labels)} classes.")
+        self.enrolled += np.bincount(reported, minlength=len(self.terms.labels))
+
+    def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
+        """Close enrollment, set the noise for the public counts, and announce it.
+
+        With `fixed`, the plan was made before; it must fit the number of enrolled users.
+        """
+        self._require(Round.ENROLLMENT)
+        announcements, released = [], []
+        for number, count in enumerate(self.enrolled.tolist()):
+            name = str(self.terms.labels[number]) if self.terms.labels else ""
+            try:
+                if fixed is not None and count < fixed.request.counted_users:
+                    raise InfeasibleError(
+                        f"{count} users enrolled and the plan counts on {fixed.request.counted_users};"
+                        " enroll more, or plan with a smaller min_users."
+                    )
+                announcements.append(self.terms.announce(count, name, fixed, progress))
+                released.append(number)
+            except PrivkdeError as error:
+                self._refuse_or_exclude(number, count, error)
+        if not announcements:
+            raise InfeasibleError("every class is too small for this promise; raise epsilon or enroll more users.")
+        self.released = tuple(released)
+        self.analyzers = tuple(Analyzer(one) for one in announcements)
+        self.round = Round.COLLECTION
+        return tuple(announcements)
+
+    def _refuse_or_exclude(self, number: int, count: int, error: PrivkdeError) -> None:
+        if not self.terms.labels:
+            raise error
+        text = f"class {self.terms.labels[number]!r}, reported by {count} users: {error}"
+        small = isinstance(error, InfeasibleError) or count < max(2, self.terms.request.get("min_users") or 0)
+        if not small or self.terms.small_classes == "refuse":
+            raise type(error)(text) from error
+        warnings.warn(f"excluded: {text}", ExcludedClassWarning, stacklevel=4)
+
+    def count(self, position: int, analyzer: Analyzer) -> None:
+        """Add what was counted for the group at this position among the released ones."""
+        self._require(Round.COLLECTION)
+        self.analyzers[position].merge(analyzer)
+
+    def publish(self, *, private: bool = True) -> DensityModel:
+        """Close the collection and publish the sums; refused (and still open) if too few users took part."""
+        self._require(Round.COLLECTION)
+        sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
+        model = DensityModel(
+            announcements=tuple(analyzer.announcement for analyzer in self.analyzers),
+            sums=sums,
+            n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
+            contract=self.contract(private=private),
+            private=private,
+            labels=tuple(self.terms.labels[number] for number in self.released) if self.terms.labels else (),
+        )
+        self.round = Round.PUBLICATION
+        return model
+
+    def contract(self, *, private: bool = True) -> Contract:
+        """What the whole collection promises, once the plan is fixed."""
+        if self.round is Round.ENROLLMENT:
+            raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")
+        parts = [analyzer.announcement.plan.contract for analyzer in self.analyzers]
+        whole = classifier_contract(parts, self.terms.label_response()) if self.terms.labels else parts[0]
+        return whole if private else seeded_contract(whole)
+
+    def _require(self, needed: Round) -> None:
+        if self.round is not needed:
+            raise WrongRoundError(f"this belongs to the {needed} round and the collection is at {self.round}.")
