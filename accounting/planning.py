@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from accounting import explaining
@@ -120,19 +121,7 @@ class Plan:
 
         For a plan that came from somewhere else: a file, or whoever runs a collection that one is asked to join.
         """
-        request = self.request
-        rung, protocol = LADDER.get(self.accountant), self.protocol()
-        if rung is None:
-            raise InvalidInputError(f"accountant={self.accountant!r} of the plan is unknown; plan anew.")
-        delta = _delta(request, protocol)
-        if rung.excess(protocol, _touched(request, rung), float(request.epsilon), delta, certified=True) > 0.0:
-            raise InvalidInputError(
-                f"the plan's parameters do not keep ε={request.epsilon:g}, δ={delta:g} by its accountant"
-                f" {self.accountant!r}; it was altered or damaged: plan anew."
-            )
-        honest = _contract(request, protocol, rung)
-        if self.contract != honest or self.guarantees != honest.guarantees:
-            raise InvalidInputError("the plan's contract is not that of its parameters; it was altered: plan anew.")
+        _verify(self)
 
     def dumps(self) -> str:
         """The document as text."""
@@ -157,6 +146,23 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     protocol, rung, reasons = choose(request, say)
     say(f"ladder at these parameters ({protocol.name})")
     return _assemble(request, protocol, rung, reasons)
+
+
+@lru_cache(maxsize=32)
+def _verify(asked: Plan) -> None:
+    request = asked.request
+    rung, protocol = LADDER.get(asked.accountant), asked.protocol()
+    if rung is None:
+        raise InvalidInputError(f"accountant={asked.accountant!r} of the plan is unknown; plan anew.")
+    delta = _delta(request, protocol)
+    if rung.excess(protocol, _touched(request, rung), float(request.epsilon), delta, certified=True) > 0.0:
+        raise InvalidInputError(
+            f"the plan's parameters do not keep ε={request.epsilon:g}, δ={delta:g} by its accountant"
+            f" {asked.accountant!r}; it was altered or damaged: plan anew."
+        )
+    honest = _contract(request, protocol, rung)
+    if asked.contract != honest or asked.guarantees != honest.guarantees:
+        raise InvalidInputError("the plan's contract is not that of its parameters; it was altered: plan anew.")
 
 
 def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons: tuple[str, ...]) -> Plan:

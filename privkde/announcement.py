@@ -39,15 +39,7 @@ class Announcement:
 
     def kernel_choice(self) -> KernelChoice:
         """The kernel family, as planned."""
-        request = self.plan.request
-        return KernelChoice(
-            name=request.kernel,
-            dim=request.dim,
-            repetitions=request.repetitions,
-            bias=request.bias,
-            bandwidth=self.bandwidth,
-            projection=self.projection,
-        )
+        return KernelChoice.planned(self.plan.request, bandwidth=self.bandwidth, projection=self.projection)
 
     def family(self) -> LsqFamily:
         """The maps f_i and g_i, drawn from the public seed."""
@@ -87,6 +79,16 @@ class Announcement:
             "projection": self.projection,
             "group": self.group,
         }
+
+    @staticmethod
+    def received(data: Mapping[str, Any]) -> Announcement:
+        """An announcement that somebody sent, taken only if its plan keeps what it promises (`Plan.verify`).
+
+        What a client calls before it takes part: whoever announces a collection need not be believed.
+        """
+        announcement = Announcement.from_json(data)
+        announcement.plan.verify()
+        return announcement
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Announcement:

@@ -23,7 +23,7 @@ from accounting import (
     View,
 )
 from accounting.baselines import Baseline
-from privkde.bitsum import Bitsum
+from privkde.bitsum import Bitsum, Tally
 from privkde.bitsum.randomized_response import ShuffledResponse
 from privkde.blocks import Index, in_blocks
 from privkde.inputs import Rows, checked_vectors
@@ -92,7 +92,7 @@ def local_sums(
             return column_sums(response.respond(scaled, draws.child(start))).astype(np.float64)
 
         ones = np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
-        estimate = (ones - len(index) * flip) / (1.0 - 2.0 * flip)
+        estimate = response.estimate(Tally(ones, len(index) - ones), len(index))
         sums.append((2.0 * estimate - len(index)) * family.facts.bound)
     return FeatureSums(family=family, sums=np.stack(sums), n_users=n_users)
 

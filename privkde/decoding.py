@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.errors import require_integer
+from privkde.blocks import Progress
 from privkde.inputs import Rows
 from privkde.model import FeatureSums, Floats
 
@@ -23,7 +24,13 @@ class Term:
 
 
 def decode_classes(
-    sums: FeatureSums, vocabulary: Rows, words: Sequence[str], *, k: int = 3, contrast: bool = False
+    sums: FeatureSums,
+    vocabulary: Rows,
+    words: Sequence[str],
+    *,
+    k: int = 3,
+    contrast: bool = False,
+    progress: Progress | None = None,
 ) -> list[list[Term]]:
     """The k terms v of largest K̃_c(v) for each group c, best first; equal scores go to the earlier term.
 
@@ -36,7 +43,7 @@ def decode_classes(
     n_groups = len(sums.sums)
     scores = np.zeros((0, n_groups))
     index: NDArray[np.int64] = np.zeros((0, n_groups), np.int64)
-    for start, block in sums.density_blocks(vocabulary):
+    for start, block in sums.density_blocks(vocabulary, progress=progress):
         shown = block - block.mean(axis=1, keepdims=True) if contrast else block
         numbers = np.broadcast_to(np.arange(start, start + len(shown))[:, None], shown.shape)
         scores, index = _best(np.concatenate([scores, shown]), np.concatenate([index, numbers]), k)

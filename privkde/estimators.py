@@ -23,14 +23,14 @@ from privkde.blocks import Index
 from privkde.datasets import StoredRows
 from privkde.decoding import decode_classes
 from privkde.engines.local import collect
-from privkde.inputs import Rows
+from privkde.inputs import Rows, require_all
+from privkde.kernels import needs_unit_norm
 from privkde.labels import randomize_labels
-from privkde.model import DensityModel, Floats, Label
+from privkde.model import RULES, DensityModel, Floats, Label
 from privkde.progress import Tracker, tracked
-from privkde.randomness import PrivateRandomness, new_public_seed, private_randomness
+from privkde.randomness import PrivateRandomness, private_randomness
 from privkde.rounds import Collection, Terms
 
-RULES = ("density", "mean")
 LABELS = ("separate",)
 NO_LABELS = "no_validation"
 """How scikit-learn is told that there is nothing to validate."""
@@ -105,16 +105,11 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return request
 
     def _terms(self, dim: int, randomness: PrivateRandomness, **labels: Any) -> Terms:
-        seed = self.public_seed
-        if seed is None:
-            seed = (
-                new_public_seed() if randomness.secret else randomness.stream.child("public").take(16).tobytes().hex()
-            )
         return Terms(
             request=self._request(dim),
             bandwidth=self.bandwidth,
             projection=self.projection,
-            public_seed=seed,
+            public_seed=randomness.public_seed() if self.public_seed is None else self.public_seed,
             **labels,
         )
 
@@ -128,7 +123,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         tracker: Tracker,
         plan: Plan | None = None,
     ) -> None:
-        """From enrolled users to the published model."""
+        """From enrolled users to the published model; bad rows are found before anything is planned."""
+        kernel = self.kernel if plan is None else plan.request.kernel
+        require_all(rows, self.n_features_in_, unit_norm=needs_unit_norm(kernel), outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
@@ -158,8 +155,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {"dtype": [np.float32, np.float64], "ensure_all_finite": False, "reset": reset}
         try:
             return validate_data(self, x, y=y, **options, **({"ensure_min_samples": 2} if reset else {}))
-        except (ValueError, TypeError) as error:
-            raise _typed(error) from error
+        except ValueError as error:
+            raise InvalidInputError(_without_values(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:
         """Fits differ from each other unless they are seeded."""
@@ -189,9 +186,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
 
-def _typed(error: Exception) -> Exception:
-    """Scikit-learn's complaint as one of ours; type errors stay type errors."""
-    return error if isinstance(error, TypeError) else InvalidInputError(str(error))
+def _without_values(complaint: str) -> str:
+    """Scikit-learn's complaint about data, unless it quotes them."""
+    return "vectors hold text that is no number; encode it first." if "could not convert" in complaint else complaint
 
 
 class PrivateKDE(_PrivateEstimator):
@@ -206,13 +203,20 @@ class PrivateKDE(_PrivateEstimator):
     NOT PRIVATE (seeded randomness): gaussian KDE from 16 bitsum instances, 16 of them touched by one user
     """
 
-    def fit(self, x: Any, y: Any = None, *, plan: Plan | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, plan: Plan | None = None) -> Self:
         """Collect from one user per row and publish.
 
-        A `plan` made before decides instead of the parameters that it was asked with; it must fit the data.
+        A `plan` made before decides instead of the parameters that it was asked with; it must fit the data and
+        keep what it promises (`Plan.verify`).
         """
+        if plan is not None:
+            plan.verify()
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
-            rows = self._rows(x, reset=True)
+            rows = self._rows(X, reset=True)
+            if plan is not None and plan.request.dim != self.n_features_in_:
+                raise InvalidInputError(
+                    f"vectors have {self.n_features_in_} entries and the plan is for {plan.request.dim}; plan anew."
+                )
             randomness = private_randomness(self.insecure_seed)
             collection = Collection(self._terms(self.n_features_in_, randomness))
             collection.enroll(rows.shape[0])
@@ -225,10 +229,10 @@ class PrivateKDE(_PrivateEstimator):
         check_is_fitted(self, "model_")
         return self.model_.plans[0]
 
-    def density(self, y: Any) -> Floats:
-        """K̃(y) for every row of `y`; any number of queries at no further cost of privacy."""
+    def density(self, X: Any) -> Floats:
+        """K̃(y) for every row y of `X`; any number of queries at no further cost of privacy."""
         check_is_fitted(self, "model_")
-        return self.model_.densities(self._rows(y, reset=False))[:, 0]
+        return self.model_.densities(self._rows(X, reset=False))[:, 0]
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -299,12 +303,12 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         self.rule = rule
         self.small_classes = small_classes
 
-    def fit(self, x: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike) -> Self:
         """Label round, one plan and one collection for each reported class, publication."""
         require_choice("labels", self.labels, LABELS)
         require_choice("rule", self.rule, RULES)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
-            rows, targets = self._rows(x, y, reset=True)
+            rows, targets = self._rows(X, y, reset=True)
             known, numbers = self._numbered(targets)
             randomness = private_randomness(self.insecure_seed)
             terms = self._terms(
@@ -329,15 +333,16 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
             check_classification_targets(targets)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
-        if targets.ndim != 1:
-            raise InvalidInputError(f"labels of shape {targets.shape} were given; one label for each user is needed.")
         found = np.unique(targets)
         known = found if self.classes is None else np.unique(np.asarray(list(self.classes)))
         if (found.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
             raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
-        strange = np.setdiff1d(found, known).tolist()
-        if strange:
-            raise InvalidInputError(f"label {strange[0]!r} is not among the declared classes; add it or drop its rows.")
+        strange = np.flatnonzero(~np.isin(targets, known))
+        if len(strange):
+            raise InvalidInputError(
+                f"the label of row {int(strange[0])} is not among the declared classes ({len(strange)} such rows);"
+                " declare its class or drop these rows."
+            )
         if len(known) < 2:
             raise InvalidInputError(f"labels hold {len(known)} class; a classifier needs at least two classes.")
         return known, np.searchsorted(known, targets).astype(np.int64)
@@ -348,19 +353,17 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         check_is_fitted(self, "model_")
         return dict(zip(self.classes_.tolist(), self.model_.plans, strict=True))
 
-    def scores(self, y: Any) -> Floats:
-        """One score for each query (rows) and class (columns): K̃_c(y), or K̃_c(y) − ½‖μ_c‖² with `rule="mean"`.
+    def scores(self, X: Any) -> Floats:
+        """One score for each query y (rows) and class (columns): K̃_c(y), or K̃_c(y) − ½‖μ_c‖² with `rule="mean"`.
 
         The second ranks classes by the distance of y to their means in feature space.
         """
         check_is_fitted(self, "model_")
-        require_choice("rule", self.rule, RULES)
-        densities = self.model_.densities(self._rows(y, reset=False))
-        return densities - 0.5 * self.model_.squared_means() if self.rule == "mean" else densities
+        return self.model_.ranked(self.model_.densities(self._rows(X, reset=False)), self.rule)
 
-    def predict(self, y: Any) -> NDArray[Any]:
+    def predict(self, X: Any) -> NDArray[Any]:
         """The class of the highest score; ties go to the first class."""
-        best = np.argmax(self.scores(y), axis=1)
+        best = np.argmax(self.scores(X), axis=1)
         return np.asarray(self.classes_[best])
 
     def decode(
@@ -384,4 +387,5 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         restored = cls()._restore(model)
         restored.classes_ = np.array(model.labels)
         restored.label_epsilon = label.label_epsilon
+        restored.reported_counts_ = dict(zip(model.labels, model.n_users, strict=True))
         return restored

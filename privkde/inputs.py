@@ -19,6 +19,9 @@ LARGEST_NORM = 1e18
 """Beyond it, features would leave single precision."""
 
 
+SCANNED_AT_ONCE = 4096
+
+
 class Rows(Protocol):
     """Vectors that are read a block at a time: an array, a memory map, or anything that can be indexed like one."""
 
@@ -63,3 +66,10 @@ def checked_vectors(
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / norms[over, None]
     return vectors
+
+
+def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:
+    """Check all rows, block by block, so that bad data are found before anything is planned for them."""
+    for start in range(0, rows.shape[0], SCANNED_AT_ONCE):
+        numbers = np.arange(start, min(start + SCANNED_AT_ONCE, rows.shape[0]))
+        checked_vectors(rows[numbers], dim, unit_norm=unit_norm, outside=outside, numbers=numbers)

@@ -14,7 +14,7 @@ import abc
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
@@ -152,10 +152,6 @@ class NegativeBinomial(DiscreteLaw):
         p = self._continuation(0)
         return float(p / (1 - p))
 
-    def divided(self, n_users: int) -> NegativeBinomial:
-        """One user's share: the sum of `n_users` independent shares has exactly this law."""
-        return replace(self, shape=_divided(self.shape, n_users))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson(DiscreteLaw):
@@ -178,10 +174,6 @@ class Poisson(DiscreteLaw):
     def variance(self) -> float:
         """The variance λ."""
         return float(self.rate)
-
-    def divided(self, n_users: int) -> Poisson:
-        """One user's share: the sum of `n_users` independent shares has exactly this law."""
-        return Poisson(rate=_divided(self.rate, n_users))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,10 +265,6 @@ def _deep_draw(law: DiscreteLaw, uniform: int, stream: ByteSource) -> int:
         value = _deep_table(law, bits).decide(uniform)
         if value is not None:
             return value
-
-
-def _divided(number: Exact, n_users: int) -> Fraction:
-    return Fraction(number) / require_integer("n_users", n_users, low=1, high=10**12)
 
 
 def _require_within(name: str, value: object, *, low: Exact, high: Exact) -> None:

@@ -81,6 +81,8 @@ class WireFormat:
 
     def _header(self, packet: bytes) -> tuple[int, int]:
         """Users and number of messages, after every check that needs no unpacking."""
+        if not isinstance(packet, bytes):
+            raise MalformedPacketError(f"a packet is bytes, not {type(packet).__name__}.")
         if len(packet) < _HEADER.size + _CHECKSUM.size:
             raise MalformedPacketError(f"{len(packet)} bytes are too short for a packet; it was truncated.")
         magic, version, width, collection, n_users, count = _HEADER.unpack_from(packet)

@@ -12,16 +12,18 @@ from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
 from accounting.contracts import classifier_contract, seeded_contract
-from accounting.errors import require_integer
+from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.announcement import Announcement
-from privkde.blocks import Index, in_blocks
+from privkde.blocks import Index, Progress, in_blocks
 from privkde.container import DamagedFileError, read_container, write_container
 from privkde.inputs import Rows, checked_vectors
 from privkde.kernels import LsqFamily
 
 SCHEMA = "privkde.model/1"
+RULES = ("density", "mean")
+"""How classes are ranked: by density, or by the distance to their means in feature space."""
 LARGEST_SUM = 1e30
 """Beyond it, densities would leave single precision."""
 
@@ -45,11 +47,14 @@ class FeatureSums:
         users = np.array(self.n_users, dtype=np.float64)[:, None]
         return self.sums / (users * self.family.facts.n_repetitions)
 
-    def densities(self, y: Rows) -> Floats:
+    def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """K_c(y) for every query (rows) and every group (columns)."""
-        return np.concatenate([np.zeros((0, len(self.sums))), *(block for _, block in self.density_blocks(y))])
+        blocks = self.density_blocks(y, progress=progress)
+        return np.concatenate([np.zeros((0, len(self.sums))), *(block for _, block in blocks)])
 
-    def density_blocks(self, y: Rows, *, rows: int = 4096) -> Iterator[tuple[int, Floats]]:
+    def density_blocks(
+        self, y: Rows, *, rows: int = 4096, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Floats]]:
         """The same in blocks of queries, each with the number of its first row: bounded memory for any number.
 
         Queries are public, so one outside the kernel's domain is projected onto it.
@@ -65,7 +70,7 @@ class FeatureSums:
 
         for start in range(0, y.shape[0], rows):
             index = np.arange(start, min(start + rows, y.shape[0]))
-            yield start, np.concatenate(in_blocks(evaluate, index, weights.shape[0]))
+            yield start, np.concatenate(in_blocks(evaluate, index, weights.shape[0], progress))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,8 @@ class DensityModel:
             return None
         told = self.contract if self.private or not self.contract.parts else self.contract.parts[0]
         parameters: dict[str, Any] = {"classes": None, "label_epsilon": None, **told.parameters}
-        return LabelResponse(n_classes=parameters["classes"], label_epsilon=parameters["label_epsilon"])
+        classes = require_integer("classes", parameters["classes"], low=len(self.labels), high=MOST_USERS)
+        return LabelResponse(n_classes=classes, label_epsilon=parameters["label_epsilon"])
 
     @property
     def plans(self) -> tuple[Plan, ...]:
@@ -139,9 +145,19 @@ class DensityModel:
         """The sums with the family that they belong to."""
         return FeatureSums(family=self.announcements[0].family(), sums=self.sums, n_users=self.n_users)
 
-    def densities(self, y: Rows) -> Floats:
+    def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """K̃_c(y) for every query (rows) and every group (columns)."""
-        return self.feature_sums().densities(y)
+        return self.feature_sums().densities(y, progress=progress)
+
+    def verify(self) -> None:
+        """Raise `InvalidInputError` unless every plan in the model keeps what it promises; loading does not check."""
+        for plan in self.plans:
+            plan.verify()
+
+    def ranked(self, densities: Floats, rule: str) -> Floats:
+        """Scores of the classes: K̃_c(y), or K̃_c(y) − ½‖μ_c‖², which ranks them by the distance of y to their means."""
+        require_choice("rule", rule, RULES)
+        return densities - 0.5 * self.squared_means() if rule == "mean" else densities
 
     def squared_means(self) -> Floats:
         """Estimate of ‖μ_c‖², where μ_c = (1/n) Σ_u f(x_u)/√I is the mean of a group in feature space.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
+from accounting.errors import require_integer
 from privkde.announcement import Announcement
 from privkde.bitsum import Tally
 from privkde.blocks import Index
@@ -22,6 +23,14 @@ COUNTS_SCHEMA = "privkde.counts/1"
 
 class TooFewUsersError(InvalidInputError):
     """Fewer users took part than the noise counts on."""
+
+
+def _refuse_too_few(n_users: int, needed: int) -> None:
+    if n_users < needed:
+        raise TooFewUsersError(
+            f"{n_users} users took part and the noise counts on {needed}; nothing may be published."
+            " Wait for more users, or start again with a smaller min_users."
+        )
 
 
 class Randomizer:
@@ -83,13 +92,15 @@ class Shuffler:
     """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
 
     A packet is accepted whole or refused whole. What it refuses is counted in `rejected`; the sender then did not
-    take part. Where every user sends exactly one message in each instance (`rr`), that is checked, too.
+    take part. Where every user sends exactly one message in each instance (`rr`), that is checked, too. Nothing is
+    released for fewer users than the noise counts on: what leaves the shuffler is what the contract protects.
     """
 
     def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
         self._stream = stream or private_randomness().stream
         self._wire = announcement.wire_format()
         self._one_each = announcement.bitsum().one_message_each
+        self._needed = announcement.min_users
         self._held: list[Messages] = []
         self.rejected = 0
 
@@ -111,7 +122,11 @@ class Shuffler:
         return bool(np.all(sent == 1))
 
     def release(self) -> bytes:
-        """One packet with everybody's messages, shuffled; the shuffler keeps nothing."""
+        """One packet with everybody's messages, shuffled; the shuffler then keeps nothing.
+
+        Several releases are fine, each for enough users: nobody is in two of them.
+        """
+        _refuse_too_few(len(self._held), self._needed)
         held, self._held = self._held, []
         instances = np.concatenate([np.zeros(0, np.int64), *(one.instances for one in held)])
         bits = np.concatenate([np.zeros(0, np.uint8), *(one.bits for one in held)])
@@ -128,6 +143,7 @@ class Analyzer:
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self._wire = announcement.wire_format()
+        self._one_each = announcement.bitsum().one_message_each
         nothing = np.zeros(announcement.n_instances, np.int64)
         self.tally = Tally(nothing, nothing)
         self.n_users = 0
@@ -142,6 +158,9 @@ class Analyzer:
             return False
         ones = np.bincount(messages.instances[messages.bits == 1], minlength=self._wire.n_instances)
         zeros = np.bincount(messages.instances[messages.bits == 0], minlength=self._wire.n_instances)
+        if self._one_each and not np.all(ones + zeros == messages.n_users):
+            self.rejected += 1
+            return False
         self.add(Tally(ones, zeros), messages.n_users)
         return True
 
@@ -150,6 +169,10 @@ class Analyzer:
         shape = (self._wire.n_instances,)
         if tally.ones.shape != shape or tally.zeros.shape != shape:
             raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
+        require_integer("users", n_users, low=0, high=10**12)
+        for counts in (tally.ones, tally.zeros):
+            if counts.dtype.kind not in "iu" or int(counts.min()) < 0:
+                raise InvalidInputError("counts must be whole numbers and not negative; count the messages anew.")
         self.tally += tally
         self.n_users += n_users
 
@@ -162,12 +185,7 @@ class Analyzer:
 
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
-        needed = self.announcement.min_users
-        if self.n_users < needed:
-            raise TooFewUsersError(
-                f"{self.n_users} users took part and the noise counts on {needed}; nothing may be published."
-                " Wait for more users, or start again with a smaller min_users."
-            )
+        _refuse_too_few(self.n_users, self.announcement.min_users)
         self._refuse_inconsistent()
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)

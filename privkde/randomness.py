@@ -28,18 +28,31 @@ _ZEROS = memoryview(bytes(1 << 16))
 class ByteStream:
     """Uniform random bytes, reproducible from the key alone.
 
+    A `secret` stream draws itself a new key in a process that was forked: two processes that go on with the same
+    key would send messages with the same noise.
+
     >>> ByteStream(bytes(32)).take(4).tobytes().hex()  # the first bytes of the published ChaCha20 test vector
     '76b8e0ad'
     """
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, *, secret: bool = False) -> None:
         if len(key) != KEY_BYTES:
             raise InvalidInputError(f"a key of {len(key)} bytes was given; ChaCha20 takes exactly {KEY_BYTES}.")
+        self.secret = secret
+        self._start(key)
+
+    def _start(self, key: bytes) -> None:
         self._key = key
+        self._process = os.getpid()
         self._keystream = Cipher(ChaCha20(key, nonce=bytes(16)), mode=None).encryptor()
+
+    def _renew_after_fork(self) -> None:
+        if self.secret and os.getpid() != self._process:
+            self._start(os.urandom(KEY_BYTES))
 
     def take(self, count: int) -> NDArray[np.uint8]:
         """The next `count` bytes."""
+        self._renew_after_fork()
         out = np.empty(count, dtype=np.uint8)
         for start in range(0, count, len(_ZEROS)):
             part = out[start : start + len(_ZEROS)].data
@@ -48,8 +61,9 @@ class ByteStream:
 
     def child(self, *labels: str | int) -> ByteStream:
         """An independent stream for a named purpose; it does not depend on what was taken from this one."""
+        self._renew_after_fork()
         name = "/".join(str(label) for label in labels)
-        return ByteStream(hmac.digest(self._key, name.encode(), "sha256"))
+        return ByteStream(hmac.digest(self._key, name.encode(), "sha256"), secret=self.secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +73,15 @@ class PrivateRandomness:
     stream: ByteStream
     secret: bool
 
+    def public_seed(self) -> str:
+        """A seed to publish: fresh, or a function of the insecure seed."""
+        return self.stream.child("public").take(SEED_BYTES).tobytes().hex() if not self.secret else new_public_seed()
+
 
 def private_randomness(insecure_seed: int | None = None) -> PrivateRandomness:
     """Keyed by the operating system; or by `insecure_seed`, for tests and studies, which protects nobody."""
     if insecure_seed is None:
-        return PrivateRandomness(stream=ByteStream(os.urandom(KEY_BYTES)), secret=True)
+        return PrivateRandomness(stream=ByteStream(os.urandom(KEY_BYTES), secret=True), secret=True)
     seed = require_integer("insecure_seed", insecure_seed, low=0, high=2**128 - 1)
     key = hashlib.sha256(b"privkde insecure seed/1 " + str(seed).encode()).digest()
     return PrivateRandomness(stream=ByteStream(key), secret=False)

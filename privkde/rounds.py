@@ -68,14 +68,7 @@ class Terms:
     def __post_init__(self) -> None:
         require_choice("small_classes", self.small_classes, SMALL_CLASSES)
         asked = read_request({**self.request, "users": MOST_USERS})
-        KernelChoice(
-            name=asked.kernel,
-            dim=asked.dim,
-            repetitions=asked.repetitions,
-            bias=asked.bias,
-            bandwidth=self.bandwidth,
-            projection=self.projection,
-        )
+        KernelChoice.planned(asked, bandwidth=self.bandwidth, projection=self.projection)
         public_stream(self.public_seed)
         if self.labels:
             self.label_response()
@@ -123,9 +116,12 @@ class Collection:
         self._require(Round.ENROLLMENT)
         if not self.terms.labels:
             raise WrongRoundError("this collection has no labels; use enroll.")
-        if len(reported) and not 0 <= int(reported.min()) <= int(reported.max()) < len(self.terms.labels):
-            raise InvalidInputError(f"a reported label is not one of the {len(self.terms.labels)} classes.")
-        self.enrolled += np.bincount(reported, minlength=len(self.terms.labels))
+        numbers, n_classes = np.asarray(reported), len(self.terms.labels)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise InvalidInputError(f"reports of shape {numbers.shape}, type {numbers.dtype}; give class numbers.")
+        if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < n_classes:
+            raise InvalidInputError(f"a reported label is not one of the {n_classes} classes, 0 to {n_classes - 1}.")
+        self.enrolled += np.bincount(numbers.astype(np.int64), minlength=n_classes)
 
     def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
         """Close enrollment, set the noise for the public counts, and announce it.
@@ -165,10 +161,20 @@ class Collection:
     def count(self, position: int, analyzer: Analyzer) -> None:
         """Add what was counted for the group at this position among the released ones."""
         self._require(Round.COLLECTION)
-        self.analyzers[position].merge(analyzer)
+        require_integer("position", position, low=0, high=len(self.analyzers) - 1)
+        mine, enrolled = self.analyzers[position], int(self.enrolled[self.released[position]])
+        if mine.n_users + analyzer.n_users > enrolled:
+            raise InvalidInputError(
+                f"{mine.n_users + analyzer.n_users} users would be counted and {enrolled} enrolled;"
+                " somebody was counted twice or never enrolled."
+            )
+        mine.merge(analyzer)
 
-    def publish(self, *, private: bool = True) -> DensityModel:
-        """Close the collection and publish the sums; refused (and still open) if too few users took part."""
+    def publish(self, *, private: bool) -> DensityModel:
+        """Close the collection and publish the sums; refused (and still open) if too few users took part.
+
+        `private` says whether all private draws came from secret randomness, which the analyzer cannot see.
+        """
         self._require(Round.COLLECTION)
         sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
         model = DensityModel(
@@ -182,7 +188,7 @@ class Collection:
         self.round = Round.PUBLICATION
         return model
 
-    def contract(self, *, private: bool = True) -> Contract:
+    def contract(self, *, private: bool) -> Contract:
         """What the whole collection promises, once the plan is fixed."""
         if self.round is Round.ENROLLMENT:
             raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")

@@ -82,6 +82,6 @@ class Bitsum(abc.ABC):
         """The unbiased estimate of the sum of bits from the counts of `n_users` users."""
 
 
-def share(total: float, n_users: int, counted_users: int) -> Fraction:
+def share(total: float | Fraction, n_users: int, counted_users: int) -> Fraction:
     """What `n_users` users hold of a `total` that `counted_users` users hold together, exactly."""
     return Fraction(total) * n_users / counted_users

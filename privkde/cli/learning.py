@@ -25,7 +25,8 @@ from privkde.engines.local import PATHS
 from privkde.files import require_writable, write_whole
 from privkde.inputs import OUTSIDE, Rows
 from privkde.kernels import KernelChoice
-from privkde.model import DensityModel
+from privkde.model import RULES, DensityModel
+from privkde.progress import tracked
 from privkde.randomness import private_randomness, public_stream
 from privkde.rounds import SMALL_CLASSES
 from privkde.tables import model_table, prediction_table, terms_table
@@ -34,7 +35,6 @@ if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
     from privkde.estimators import PrivateKDE, PrivateKDEClassifier
 
 PREDICTION_FORMATS = (".csv", ".npz")
-RULES = ("density", "mean")
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -106,14 +106,7 @@ def _read_plan(path: Path) -> Plan:
 def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
     """What would be refused later, refused before any work is done."""
     request = plan.request
-    KernelChoice(
-        name=request.kernel,
-        dim=request.dim,
-        repetitions=request.repetitions,
-        bias=request.bias,
-        bandwidth=parsed.bandwidth,
-        projection=parsed.projection,
-    )
+    KernelChoice.planned(request, bandwidth=parsed.bandwidth, projection=parsed.projection)
     private_randomness(parsed.insecure_seed)
     if parsed.public_seed is not None:
         public_stream(parsed.public_seed)
@@ -191,18 +184,21 @@ def _predict(parsed: argparse.Namespace) -> None:
 
 def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
     """What is written, by name, and the prediction for each query: a class, or a density without classes."""
-    from privkde.estimators import PrivateKDEClassifier
-
     model = DensityModel.load(parsed.model)
     if not model.labels:
         if parsed.rule != "density" or parsed.labels is not None:
             raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
-        density = model.densities(vectors)[:, 0]
+        density = _densities(model, vectors)[:, 0]
         return {"density": density}, density
-    classifier = PrivateKDEClassifier.load(parsed.model).set_params(rule=parsed.rule)
-    scores = classifier.scores(vectors)
-    predicted = classifier.classes_[np.argmax(scores, axis=1)]
-    return {"prediction": predicted, "scores": scores, "classes": classifier.classes_}, predicted
+    scores = model.ranked(_densities(model, vectors), parsed.rule)
+    classes = np.array(model.labels)
+    predicted = classes[np.argmax(scores, axis=1)]
+    return {"prediction": predicted, "scores": scores, "classes": classes}, predicted
+
+
+def _densities(model: DensityModel, vectors: Rows) -> NDArray[np.float64]:
+    with tracked(sys.stderr.isatty()) as tracker:
+        return model.densities(vectors, progress=tracker.bar("querying", vectors.shape[0]))
 
 
 def _accuracy(parsed: argparse.Namespace, predicted: NDArray[Any]) -> Accuracy | None:
@@ -236,7 +232,15 @@ def _decode(parsed: argparse.Namespace) -> None:
     words = read_array(parsed.vocabulary, parsed.words)
     if words.ndim != 1 or words.dtype.kind != "U":
         raise InvalidInputError(f"array {parsed.words!r} has shape {words.shape} and type {words.dtype}; give words.")
-    found = decode_classes(model.feature_sums(), vectors, words.tolist(), k=parsed.k, contrast=parsed.contrast)
+    with tracked(sys.stderr.isatty()) as tracker:
+        found = decode_classes(
+            model.feature_sums(),
+            vectors,
+            words.tolist(),
+            k=parsed.k,
+            contrast=parsed.contrast,
+            progress=tracker.bar("decoding", vectors.shape[0]),
+        )
     terms = list(zip(model.labels or ("all users",), found, strict=True))
     if not parsed.json:
         Console().print(terms_table(terms, contrast=parsed.contrast))

@@ -98,6 +98,7 @@ def summary(outcome: Outcome, files: list[str]) -> dict[str, Any]:
         },
         "promises": [g.to_json() for g in outcome.contract.guarantees],
         "kernel": {"name": "gaussian", "bandwidth": settings.bandwidth, "repetitions": settings.repetitions},
+        "accuracies": {name: one.value for name, one in outcome.accuracies.items()},
         "methods": [
             {"name": one.name, "title": one.title, "protects": one.protects, **outcome.accuracies[one.name].to_json()}
             for one in METHODS

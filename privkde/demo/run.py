@@ -25,7 +25,7 @@ from privkde.estimators import PrivateKDEClassifier
 from privkde.figures import require_matplotlib
 from privkde.files import require_replaceable, whole_folder
 from privkde.model import DensityModel
-from privkde.randomness import PrivateRandomness, new_public_seed, private_randomness
+from privkde.randomness import PrivateRandomness, private_randomness
 from privkde.rounds import Collection
 from privkde.tables import accuracy_table, terms_table
 
@@ -106,7 +106,7 @@ def _enrolled(
 ) -> tuple[Collection, Reported]:
     with story.chapter("Promise and enrollment"):
         dim = data.users.images[0].size
-        collection = collecting.opened(settings, dim, _public_seed(randomness))
+        collection = collecting.opened(settings, dim, randomness.public_seed())
         story.tell(
             f"Promised: scans ({settings.epsilon:g}, {settings.delta:g})-DP, labels {settings.label_epsilon:g}-DP."
         )
@@ -115,10 +115,6 @@ def _enrolled(
         counts = ", ".join(f"{label}: {n:,}" for label, n in enumerate(collection.enrolled.tolist()))
         story.tell(f"Every user reported a randomized label. Reported counts: {counts}.")
     return collection, reported
-
-
-def _public_seed(randomness: PrivateRandomness) -> str:
-    return new_public_seed() if randomness.secret else randomness.stream.child("public").take(16).tobytes().hex()
 
 
 def _collected(

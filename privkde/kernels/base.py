@@ -9,13 +9,14 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import InvalidInputError, require_integer, require_real
 from accounting.kernels import KernelFacts, kernel_facts
+from accounting.request import PlanRequest
 from privkde.randomness import ByteStream, public_stream
 
 Float32 = NDArray[np.float32]
@@ -61,6 +62,18 @@ class KernelChoice:
                 )
             require_integer("projection", self.projection, low=1, high=self.dim)
 
+    @staticmethod
+    def planned(request: PlanRequest, *, bandwidth: float = 1.0, projection: int | None = None) -> KernelChoice:
+        """The kernel that a plan was asked for, with the settings that the accountant does not need to know."""
+        return KernelChoice(
+            name=request.kernel,
+            dim=request.dim,
+            repetitions=request.repetitions,
+            bias=request.bias,
+            bandwidth=bandwidth,
+            projection=projection,
+        )
+
     def facts(self) -> KernelFacts:
         """(Q, R, S, β), I and the error constants; the bandwidth changes none of them.
 
@@ -102,6 +115,11 @@ class KernelChoice:
         return families[self.name](self, public_stream(public_seed).child("kernel", self.name))
 
 
+def needs_unit_norm(name: str) -> bool:
+    """Whether the kernel of this name is for vectors of norm at most 1; the Gaussian takes any."""
+    return name != "gaussian"
+
+
 class LsqFamily(ABC):
     """I independent draws (f_i, g_i) from an LSQ family: E[f_i(x)·g_i(y)] is the kernel, up to the bias.
 
@@ -109,14 +127,17 @@ class LsqFamily(ABC):
     finite, and their norms at most 1 where `needs_unit_norm`, is checked by the caller.
     """
 
-    needs_unit_norm: ClassVar[bool]
-
     def __init__(self, choice: KernelChoice) -> None:
         self.choice = choice
         self.facts = choice.facts()
         largest = np.float32(self.facts.bound)
         beyond = float(largest) > self.facts.bound
         self._bound = np.nextafter(largest, np.float32(0)) if beyond else largest
+
+    @property
+    def needs_unit_norm(self) -> bool:
+        """Whether records and queries must have norm at most 1."""
+        return needs_unit_norm(self.choice.name)
 
     @abstractmethod
     def scaled_features(self, x: Float32 | Float64) -> Float32:

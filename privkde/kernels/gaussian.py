@@ -19,8 +19,6 @@ class GaussianFamily(LsqFamily):
     Source: docs/proofs/kernels.md, "Gaussian".
     """
 
-    needs_unit_norm = False
-
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
         super().__init__(choice)
         width = choice.dim if choice.projection is None else choice.projection

@@ -67,7 +67,6 @@ class CutFamily(LsqFamily):
     Requires: every record in the unit ball (the caller's check), since there are no cuts elsewhere.
     """
 
-    needs_unit_norm = True
     cuts: Cuts
 
     @abstractmethod

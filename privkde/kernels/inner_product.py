@@ -14,8 +14,6 @@ from privkde.randomness import ByteStream
 class InnerProductFamily(LsqFamily):
     """What both families share: the kernel x·y of vectors of norm at most 1."""
 
-    needs_unit_norm = True
-
     def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
         """x·y."""
         product: Float64 = self.wide_rows(x) @ self.wide_rows(y).T

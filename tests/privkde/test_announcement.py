@@ -16,6 +16,7 @@ from accounting.mechanisms import BITSUMS
 from privkde.announcement import SCHEMA, Announcement
 from privkde.bitsum import EXECUTED
 from privkde.kernels import KernelChoice
+from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, announced, small_laws, unplanned
 
 GAUSSIAN: dict[str, Any] = {"kernel": "gaussian", "dim": 3, "repetitions": 4}
@@ -160,6 +161,22 @@ def test_junk_anywhere_is_refused_or_harmless(junk: Any) -> None:
         assert found.bitsum()
         assert len(found.collection()) == 8
     assert refused > len(everywhere) // 4
+
+
+def test_what_is_received_must_keep_its_promise() -> None:
+    """A client need not believe whoever announces: the accountant is asked again."""
+    plan = plan_for(
+        users=9, dim=3, repetitions=4, bitsum="rr", accountant="basic", epsilon=50.0, delta=1e-6, allow_useless=True
+    )
+    honest = Announcement(plan=plan, public_seed=SEED)
+    assert Announcement.received(honest.to_json()) == honest
+    bent = honest.to_json()
+    bent["plan"]["instance"]["parameters"]["flip_probability"] /= 2.0
+    assert Announcement.from_json(bent).bitsum().flip == plan.parameters["flip_probability"] / 2.0
+    with pytest.raises(InvalidInputError, match="do not keep"):
+        Announcement.received(bent)
+    with pytest.raises(InvalidInputError, match="announcement"):
+        Announcement.received({})
 
 
 def test_the_group_is_a_text() -> None:

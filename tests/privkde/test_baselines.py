@@ -16,6 +16,7 @@ from accounting import Adjacency, EvidenceKind, InfeasibleError, InvalidInputErr
 from accounting.kernels import KERNELS
 from privkde import baselines
 from privkde.baselines import baseline, central_sums, exact_densities, local_sums, no_privacy_contract
+from privkde.bitsum import Tally
 from privkde.bitsum.randomized_response import ShuffledResponse
 from privkde.blocks import MOST_ROWS
 from privkde.kernels import KernelChoice, LsqFamily
@@ -230,15 +231,24 @@ def local_deviations(kernel: str, planned: float | None) -> tuple[Floats, Floats
     return np.abs(weights @ (found - expected)), allowed
 
 
-def test_another_flip_probability_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Saboteurs: users flip less than planned, or the analyzer forgets to undo the flips."""
+class Careless(ShuffledResponse):
+    """Users flip less than planned; the analyzer undoes the planned flips."""
+
+    def respond(self, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
+        return ShuffledResponse(flip=self.flip - 0.05 * (1.0 - 2.0 * self.flip)).respond(scaled, stream)
+
+
+class Forgetful(ShuffledResponse):
+    """The analyzer forgets to undo the flips."""
+
+    def estimate(self, tally: Tally, n_users: int) -> Floats:
+        return np.asarray(tally.ones, dtype=np.float64)
+
+
+@pytest.mark.parametrize("saboteur", [Careless, Forgetful])
+def test_another_flip_probability_is_refuted(saboteur: type[ShuffledResponse], monkeypatch: pytest.MonkeyPatch) -> None:
     planned = float(baseline(plan_of("inner-product"), "local").contract.parameters["flip_probability"])
-    honest = ShuffledResponse
-
-    def careless(*, flip: float) -> Any:
-        return honest(flip=flip - 0.05 * (1.0 - 2.0 * flip))
-
-    monkeypatch.setattr(baselines, "ShuffledResponse", careless)
+    monkeypatch.setattr(baselines, "ShuffledResponse", saboteur)
     deviations, allowed = local_deviations("inner-product", planned)
     assert deviations[-1] > allowed[-1]
 

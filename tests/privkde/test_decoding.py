@@ -166,3 +166,16 @@ def test_a_large_vocabulary_is_never_held_at_once() -> None:
         order = np.lexsort((np.arange(400_000), -scores))[:20]
         assert [int(term.word) for term in terms] == order.tolist()
         assert [4096.0 * term.score for term in terms] == scores[order].tolist()
+
+
+@pytest.mark.parametrize("count", [0, 1, 300, 9000])
+def test_progress_is_told_of_every_term_once(count: int) -> None:
+    """Over several blocks of queries, each worked on in pieces."""
+    done: list[int] = []
+    vectors = np.zeros((count, DIM))
+    found = decode_classes(feature_sums([(1, 2), (3, 1)]), vectors, ["word"] * count, k=1, progress=done.append)
+    assert sum(done) == count
+    assert all(part > 0 for part in done)
+    assert [len(terms) for terms in found] == [min(1, count)] * 2
+    if count > blocks.MOST_ROWS:
+        assert len(done) >= -(-count // blocks.MOST_ROWS)

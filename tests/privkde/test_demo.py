@@ -63,6 +63,7 @@ SCHEMA = {
     },
     "promises": [{"epsilon": NUMBER, "delta": NUMBER, "adjacency": str, "view": str}],
     "kernel": {"name": str, "bandwidth": NUMBER, "repetitions": WHOLE},
+    "accuracies": dict.fromkeys(("exact", "features", "central", "shuffled", "paper", "local"), NUMBER),
     "methods": [{"name": str, "title": str, "protects": bool, **ACCURACY}],
     "classes": [
         {
@@ -122,6 +123,7 @@ def test_summary_keeps_its_schema(seeded: Path) -> None:
     assert found["schema"] == "privkde.demo/1"
     assert found["files"] == sorted(path.name for path in seeded.iterdir())
     assert [one["name"] for one in found["methods"]] == ["exact", "features", "central", "shuffled", "paper", "local"]
+    assert found["accuracies"] == {one["name"]: one["accuracy"] for one in found["methods"]}
     assert all(seconds >= 0.0 for seconds in found["timings"].values())
     assert np.sum(found["confusion"]) == SMALL.n_test
     for one in found["methods"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from privkde.datasets import StoredRows, read_vectors
 from privkde.model import DensityModel
 from privkde.rounds import ExcludedClassWarning
 from tests.plans import made_once, plan_for
-from tests.privkde.unplanned import small_laws, unplanned
 
 HASHED = ("laplacian", "exponential")
 DIM = 3
@@ -120,6 +120,31 @@ def test_the_documented_calls_of_the_classifier(tmp_path: Path) -> None:
     assert loaded.predict(queries).tolist() == [0, 1]
     assert loaded.decode(queries, ["zero", "three"], k=1) == {0: ["zero"], 1: ["three"]}
     assert loaded.plan_ == fitted.plan_
+    assert loaded.reported_counts_ == fitted.reported_counts_
+
+
+def test_the_documented_defaults() -> None:
+    documented = {
+        "kernel": "gaussian", "bitsum": "rr", "epsilon": 2.0, "delta": 1e-6, "repetitions": 768, "accountant": "auto",
+        "min_users": None, "insecure_seed": None,
+    }  # fmt: skip
+    also = {"label_epsilon": 5.0, "labels": "separate", "classes": None, "rule": "density", "small_classes": "refuse"}
+    shared = {
+        "bandwidth": 1.0, "projection": None, "bias": None, "noise_shape": 1, "excess_error": None,
+        "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "verbose": False,
+    }  # fmt: skip
+    assert PrivateKDE().get_params() == documented | shared
+    assert PrivateKDEClassifier().get_params() == documented | also | shared
+
+
+def test_data_may_be_given_by_name() -> None:
+    """As scikit-learn's tools do."""
+    density, classes = kde().fit(X=X, y=None), classifier().fit(X=X, y=Y)
+    assert density.density(X=X).tobytes() == kde().fit(X).density(X).tobytes()
+    again = classifier().fit(X, Y)
+    assert classes.scores(X=X).tobytes() == again.scores(X).tobytes()
+    assert classes.predict(X=X).tolist() == again.predict(X).tolist()
+    assert classes.score(X=X, y=Y) == again.score(X, Y)
 
 
 def test_the_package_offers_both() -> None:
@@ -288,11 +313,11 @@ def test_declared_classes_may_be_missing_from_the_data() -> None:
 @pytest.mark.parametrize(
     ("classes", "y", "told"),
     [
-        (["a"], Y, "'b' is not among the declared classes"),
-        (["a", "c"], Y, "'b' is not among the declared classes"),
+        (["a"], Y, r"label of row 0 is not among the declared classes \(20 such rows\)"),
+        (["a", "c"], Y, r"label of row 0 is not among the declared classes \(20 such rows\)"),
         ([0, 1], Y, "both be texts or both be numbers"),
         (["0", "1"], (Y == "a").astype(int), "both be texts or both be numbers"),
-        ([0, 1], np.arange(USERS) % 3, "label 2 is not among"),
+        ([0, 1], np.arange(USERS) % 3, r"label of row 2 is not among"),
         (None, np.full(USERS, "a"), "at least two classes"),
         (None, np.arange(USERS) / 7.0, "continuous"),
         (None, np.where(np.arange(USERS) == 3, np.nan, 1.0), "NaN"),
@@ -410,6 +435,41 @@ def test_data_that_are_not_finite_are_refused_by_row(value: float, kernel: str) 
         fitted.density(with_value(value))
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_bad_data_are_found_before_anything_is_planned(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(*_: Any, **__: Any) -> None:
+        raise AssertionError("a plan was made")
+
+    monkeypatch.setattr("privkde.rounds.plan", planned)
+    bad = [with_value(np.nan)] if kernel == "gaussian" else [with_value(np.nan), with_value(2.0)]
+    for x in bad:
+        with pytest.raises(InvalidInputError, match="row 7 "):
+            PrivateKDE(bitsum="pure", **settings(kernel)).fit(x)
+        with pytest.raises(InvalidInputError, match="row 7 "):
+            PrivateKDEClassifier(bitsum="pure", **settings(kernel)).fit(x, Y)
+
+
+def test_text_among_the_data_is_not_quoted() -> None:
+    x = X.astype(object)
+    x[3, 1] = "secret illness"
+    fitted = kde().fit(X)
+    for asked in (kde().fit, fitted.fit, fitted.density, lambda x: classifier().fit(x, Y)):
+        with pytest.raises(InvalidInputError, match="no number") as caught:
+            asked(x)
+        assert "secret" not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("declared", [["a", "b"], ["a", "b", "c"]])
+def test_a_label_that_was_not_declared_is_not_quoted(declared: list[str]) -> None:
+    y = Y.astype(object)
+    y[[4, 9]] = "secret illness"
+    with pytest.raises(InvalidInputError, match=r"the label of row 4 is not among .* \(2 such rows\)") as caught:
+        classifier(classes=declared).fit(X, y)
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
 @pytest.mark.parametrize("kernel", [name for name in KERNELS if name != "gaussian"])
 def test_data_outside_the_ball_are_refused_or_projected(kernel: str) -> None:
     asked = settings(kernel) | {"bitsum": "pure", "insecure_seed": 1}
@@ -436,6 +496,14 @@ def test_data_outside_the_ball_are_refused_or_projected(kernel: str) -> None:
 def test_data_that_are_no_matrix_of_users_are_refused(x: Any) -> None:
     with pytest.raises(InvalidInputError):
         kde().fit(x)
+
+
+def test_one_query_is_enough() -> None:
+    fitted, classes = kde().fit(X), classifier().fit(X, Y)
+    assert fitted.density(X[:1]).tolist() == pytest.approx(fitted.density(X)[:1].tolist(), abs=1e-5)
+    assert classes.scores(X[:1]).shape == (1, 2)
+    assert classes.predict(X[:1]).shape == (1,)
+    assert classes.decode(X[:1], ["only"]) == {"a": ["only"], "b": ["only"]}
 
 
 def test_queries_of_another_dimension_are_refused() -> None:
@@ -496,19 +564,37 @@ def test_bandwidth_and_projection_reach_the_kernel() -> None:
 
 
 def test_a_plan_made_before_decides() -> None:
-    plan = unplanned(small_laws(50)["poisson"], users=80, kernel="inner-product", dim=DIM, repetitions=None)
+    asked = SETTINGS | {"kernel": "inner-product", "repetitions": None, "bitsum": "poisson", "delta": 1e-6}
+    plan = plan_for(users=80, min_users=50, dim=DIM, **asked)
     fitted = kde(kernel="gaussian", epsilon=1.0).fit(X, plan=plan)
     assert fitted.plan_ == plan
     assert fitted.model_.n_users == (USERS,)
     assert fitted.model_.sums.shape == (1, DIM)
+    with pytest.raises(InvalidInputError, match="row 0 has a norm above 1"):
+        kde(kernel="gaussian").fit(2.0 * X, plan=plan)
+    gaussian = plan_for(users=60, dim=DIM, bitsum="pure", delta=0.0, **SETTINGS)
+    assert kde(kernel="inner-product").fit(2.0 * X, plan=gaussian).model_.n_users == (USERS,)
+
+
+def test_a_plan_that_does_not_keep_its_promise_is_refused() -> None:
+    plan = plan_for(users=60, dim=DIM, bitsum="rr", delta=1e-6, **SETTINGS)
+    flip = plan.parameters["flip_probability"]
+    for altered in (
+        dataclasses.replace(plan, parameters={"flip_probability": flip / 2.0}),
+        dataclasses.replace(plan, contract=plan.baselines[0].contract),
+    ):
+        estimator = kde()
+        with pytest.raises(InvalidInputError, match="altered"):
+            estimator.fit(X, plan=altered)
+        assert not hasattr(estimator, "n_features_in_")
 
 
 @pytest.mark.parametrize(
     ("request_", "told"),
     [
         ({"users": 61, "dim": DIM}, "60 users enrolled and the plan counts on 61"),
-        ({"users": 60, "dim": DIM + 1}, r"the plan is for \(users, 4\)"),
-        ({"users": 60, "dim": 2}, r"the plan is for \(users, 2\)"),
+        ({"users": 60, "dim": DIM + 1}, "vectors have 3 entries and the plan is for 4"),
+        ({"users": 60, "dim": 2}, "vectors have 3 entries and the plan is for 2"),
         ({"users": 200, "dim": DIM, "classes": 2, "label_epsilon": 1.0, "min_users": 50}, "forecast"),
     ],
 )

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
-from privkde.inputs import LARGEST_NORM, OUTSIDE, ROUNDING_SLACK, checked_vectors
+from privkde.inputs import LARGEST_NORM, OUTSIDE, ROUNDING_SLACK, SCANNED_AT_ONCE, checked_vectors, require_all
 
 Vectors = NDArray[np.floating]
 BEYOND_BALL = 1e-6
@@ -50,6 +50,7 @@ def test_without_a_ball_vectors_are_only_rounded(x: Vectors, outside: str) -> No
 
 
 @given(x=vectors(small | finite))
+@example(x=np.array([[2.3925212e15, 1.2410420e-29]], np.float32))
 def test_projection_ends_in_the_ball_and_keeps_the_direction(x: Vectors) -> None:
     before = x.copy()
     found = checked_vectors(x, x.shape[1], unit_norm=True, outside="project")
@@ -62,9 +63,8 @@ def test_projection_ends_in_the_ball_and_keeps_the_direction(x: Vectors) -> None
     assert np.all(norms(found) <= 1.0 + BEYOND_BALL)
     inside = lengths <= 1.0
     np.testing.assert_array_equal(found[inside], single[inside])
-    np.testing.assert_allclose(
-        found[~inside].astype(np.float64) * lengths[~inside, None], single[~inside], rtol=1e-5, atol=1e-30
-    )
+    least = float(np.finfo(np.float32).smallest_subnormal)
+    np.testing.assert_allclose(found[~inside], single[~inside] / lengths[~inside, None], rtol=1e-6, atol=least)
 
 
 @given(x=vectors(small))
@@ -149,6 +149,24 @@ def test_errors_name_the_user_and_tell_no_value(row: int, number: int, secret: f
         checked_vectors(x, 2, unit_norm=True, numbers=numbers)
     told = re.findall(r"\d[\d.e+]*", str(caught.value))
     assert told == [str(number + row), *(["1e+18"] if kind == "nan" else ["1"]), "1"]
+
+
+@pytest.mark.parametrize("bad", [0, SCANNED_AT_ONCE - 1, SCANNED_AT_ONCE, 2 * SCANNED_AT_ONCE + 5])
+def test_all_rows_are_scanned(bad: int) -> None:
+    x = np.full((2 * SCANNED_AT_ONCE + 6, 2), 0.5)
+    require_all(x, 2, unit_norm=True, outside="reject")
+    x[bad, 0] = 2.0
+    with pytest.raises(InvalidInputError, match=f"row {bad} has a norm above 1"):
+        require_all(x, 2, unit_norm=True, outside="reject")
+    require_all(x, 2, unit_norm=True, outside="project")
+    require_all(x, 2, unit_norm=False, outside="reject")
+    assert x[bad, 0] == 2.0
+    x[bad, 0] = np.nan
+    for unit_norm in (False, True):
+        with pytest.raises(InvalidInputError, match=f"row {bad} has an entry"):
+            require_all(x, 2, unit_norm=unit_norm, outside="project")
+    with pytest.raises(InvalidInputError, match="the plan is for"):
+        require_all(x, 3, unit_norm=False, outside="project")
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 4), (1, 3, 3), ()])

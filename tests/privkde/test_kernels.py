@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from accounting.errors import InvalidInputError
 from accounting.kernels import KERNELS
-from privkde.kernels import KernelChoice, LsqFamily, draws
+from privkde.kernels import KernelChoice, LsqFamily, draws, needs_unit_norm
 from privkde.kernels.base import Float64
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.kernels.hashed import Cuts, ExponentialFamily, LaplacianFamily, inverse_mean_projection
@@ -472,6 +472,7 @@ def test_query_features_reach_their_bound_and_do_not_pass_it() -> None:
 def test_which_families_need_unit_norm() -> None:
     needs = {name: KernelChoice(name=name, dim=2).build(SEED).needs_unit_norm for name in KERNELS}
     assert needs == {name: name != "gaussian" for name in KERNELS}
+    assert needs == {name: needs_unit_norm(name) for name in KERNELS}, "known before anything is drawn"
 
 
 def test_another_seed_gives_another_family() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from accounting import Contract, Guarantee, InvalidInputError
+from accounting import Contract, Guarantee, InvalidInputError, Plan
 from accounting.contracts import classifier_contract, seeded_contract
 from accounting.kernels import KERNELS
 from accounting.mechanisms import (
@@ -41,6 +41,7 @@ from privkde.container import DamagedFileError, read_container, write_container
 from privkde.kernels import KernelChoice
 from privkde.model import LARGEST_SUM, SCHEMA, DensityModel, FeatureSums
 from tests import twins
+from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, announced, small_laws, small_pure, unplanned
 
 HASHED = ("laplacian", "exponential")
@@ -226,7 +227,9 @@ def fitted(kernel: str, bitsum: str) -> PrivateKDE:
     """Users crowded around one point, so that densities are far from 0; seed chosen before looking."""
     x = np.repeat(unit_rows(RECORDS, 7), COPIES, axis=0)
     plan = unplanned(LAWS[bitsum], **request(kernel, repetitions=16))
-    return PrivateKDE(insecure_seed=20250, public_seed=SEED).fit(x, plan=plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Plan, "verify", lambda _: None)  # the noise is chosen for the test and keeps no promise
+        return PrivateKDE(insecure_seed=20250, public_seed=SEED).fit(x, plan=plan)
 
 
 def deviations(kernel: str, bitsum: str, y: Floats) -> tuple[Floats, Floats]:
@@ -458,6 +461,47 @@ def changed_privacy(base: DensityModel) -> DensityModel:
     return replace(base, contract=seeded_contract(base.contract), private=False)
 
 
+def test_verifying_a_model_verifies_the_plan_of_every_group() -> None:
+    """Loading checks that parts fit together; whether the noise keeps the promise is computed when asked for."""
+    with pytest.raises(InvalidInputError, match="do not keep"):
+        model(groups=2).verify()
+    planned = plan_for(
+        users=9, dim=DIM, repetitions=5, bitsum="pure", accountant="basic", epsilon=50.0, delta=0.0, allow_useless=True
+    )
+    honest = replace(model().announcements[0], plan=planned)
+    label = LabelResponse(n_classes=2, label_epsilon=3.0)
+    for other, fails in ((honest, False), (announced(rr(5), **request("gaussian")), True)):
+        two = DensityModel(
+            announcements=(honest, other),
+            sums=np.zeros((2, 5)),
+            n_users=(9, 9),
+            contract=classifier_contract([honest.plan.contract, other.plan.contract], label),
+            private=True,
+            labels=("a", "b"),
+        )
+        if fails:
+            with pytest.raises(InvalidInputError, match="do not keep"):
+                two.verify()
+        else:
+            two.verify()
+
+
+def test_classes_are_ranked_by_density_or_by_distance_to_their_mean() -> None:
+    two = model("gaussian", groups=2)
+    densities = two.densities(unit_rows(4, 13))
+    assert two.ranked(densities, "density") is densities
+    np.testing.assert_allclose(two.ranked(densities, "mean"), densities - two.squared_means() / 2.0, rtol=1e-12)
+    with pytest.raises(InvalidInputError, match="rule"):
+        two.ranked(densities, "median")
+
+
+def test_progress_adds_up_to_the_number_of_queries() -> None:
+    done: list[int] = []
+    found = model().densities(unit_rows(1000, 14), progress=done.append)
+    assert sum(done) == len(found) == 1000
+    assert len(done) > 1
+
+
 def test_the_label_mechanism_is_read_from_the_contract() -> None:
     assert model().label_response() is None
     two = model(groups=2)
@@ -465,6 +509,16 @@ def test_the_label_mechanism_is_read_from_the_contract() -> None:
         label = one.label_response()
         assert label is not None
         assert (label.n_classes, label.label_epsilon) == (2, 3.0)
+
+
+def test_labels_were_randomized_over_at_least_the_classes_that_are_released() -> None:
+    """More of them than released: small classes were left out. Fewer: nobody could have reported the rest."""
+    three = model(groups=3)
+    contracts = [plan.contract for plan in three.plans]
+    more, fewer = (classifier_contract(contracts, LabelResponse(n_classes=m, label_epsilon=3.0)) for m in (7, 2))
+    assert changed(three, "contract", more).label_response() == LabelResponse(n_classes=7, label_epsilon=3.0)
+    with pytest.raises(InvalidInputError, match="classes=2"):
+        changed(three, "contract", fewer)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -267,6 +267,7 @@ def test_streams_are_secret_unless_given(monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(2):
         shuffler = Shuffler(announcement)
         assert shuffler.receive(packet)
+        assert shuffler.receive(packet)
         released.append(shuffler.release())
     assert released[0] != released[1]
     asked: list[Any] = []
@@ -285,7 +286,7 @@ def test_streams_are_secret_unless_given(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(
-    users=st.lists(strategies.messages(SIGNED.wire_format(), most=8), max_size=6),
+    users=st.lists(strategies.messages(SIGNED.wire_format(), most=8), min_size=2, max_size=6),
     key=st.binary(min_size=32, max_size=32),
 )
 def test_released_messages_are_the_received_ones(users: list[Messages], key: bytes) -> None:
@@ -298,9 +299,32 @@ def test_released_messages_are_the_received_ones(users: list[Messages], key: byt
     released = wire.decode(shuffler.release())
     assert Counter(pairs(released)) == sent
     assert released.n_users == len(users)
-    emptied = wire.decode(shuffler.release())
-    assert (emptied.n_users, len(emptied.instances)) == (0, 0), "the shuffler kept something"
+    with pytest.raises(TooFewUsersError, match="0 users took part"):  # the shuffler kept nothing
+        shuffler.release()
     assert shuffler.rejected == 0
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_nothing_is_released_for_fewer_users_than_the_noise_counts_on(name: str) -> None:
+    """`min_users` is 3 of 5 planned. A refused release draws nothing and loses nobody; the next group waits anew."""
+    announcement = announced(small_laws(3)[name], users=5)
+    wire = announcement.wire_format()
+    packets = Randomizer(announcement).packets(np.linspace(-1, 1, 7)[:, None], stream=stream(name))
+    sent = [pairs(wire.decode(packet)) for packet in packets]
+    patient, hasty = Shuffler(announcement, stream=stream("release")), Shuffler(announcement, stream=stream("release"))
+    for group in (range(3), range(3, 7)):
+        for held, user in enumerate(group):
+            if held < 3:
+                with pytest.raises(TooFewUsersError, match=f"{held} users took part and the noise counts on 3"):
+                    hasty.release()
+            assert not hasty.receive(b"rubbish"), "who sends rubbish does not take part"
+            assert hasty.receive(packets[user])
+            assert patient.receive(packets[user])
+        released = hasty.release()
+        assert released == patient.release()
+        assert wire.decode(released).n_users == len(group)
+        assert Counter(pairs(wire.decode(released))) == Counter(pair for user in group for pair in sent[user])
+    assert hasty.rejected == 7
 
 
 def test_every_order_of_release_is_equally_likely() -> None:
@@ -407,16 +431,31 @@ def test_malformed_packets_are_counted_and_change_nothing(
         sealed(good[:-4] + packet + b"\0"),
     ]
     shuffler, analyzer = Shuffler(announcement, stream=stream()), Analyzer(announcement)
-    shuffler.receive(good)
+    assert shuffler.receive(good)
+    assert shuffler.receive(good)
     assert analyzer.receive(shuffler.release())
     before = state(analyzer)
-    shuffler.receive(good)
+    assert shuffler.receive(good)
+    assert shuffler.receive(good)
     for number, wrong in enumerate(bad, start=1):
         assert shuffler.receive(wrong) is False
         assert analyzer.receive(wrong) is False
         assert (shuffler.rejected, analyzer.rejected) == (number, number)
         assert state(analyzer) == before
-    assert Counter(pairs(wire.decode(shuffler.release()))) == Counter(pairs(wire.decode(good)))
+    assert Counter(pairs(wire.decode(shuffler.release()))) == Counter(2 * pairs(wire.decode(good)))
+
+
+@pytest.mark.parametrize(
+    "packet", [None, 5, 2.5, "pk", [1, 2], Messages(1, np.arange(4), np.ones(4, np.uint8))], ids=str
+)
+def test_what_is_no_bytes_is_counted_as_malformed(packet: Any) -> None:
+    shuffler, analyzer = Shuffler(RR), Analyzer(RR)
+    assert shuffler.receive(packet) is False
+    assert analyzer.receive(packet) is False
+    assert (shuffler.rejected, analyzer.rejected) == (1, 1)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+    with pytest.raises(TooFewUsersError, match="0 users"):
+        shuffler.release()
 
 
 # The analyzer -------------------------------------------------------------------------------------------------------
@@ -476,7 +515,7 @@ def test_sums_are_scaled_estimates_of_the_users_who_took_part(name: str) -> None
     """F̃ = (2B̃ − n)R with the n that were counted, not the n that were planned."""
     law = small_laws(3)[name]
     announcement = announced(law, kernel="inner-product-signs", dim=4, repetitions=2)
-    tally = Tally(np.array([4, 9]), np.array([3, -2]))
+    tally = Tally(np.array([4, 9]), np.array([3, 2]))
     if name == "rr":
         tally = Tally(np.array([4, 6]), np.array([3, 1]))
     analyzer = Analyzer(announcement)
@@ -522,6 +561,19 @@ def test_counts_of_randomized_response_that_do_not_add_up_are_refused(ones: list
     assert len(free.sums()) == 4
 
 
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_released_packets_of_randomized_response_hold_one_message_of_each_user(name: str) -> None:
+    """What two users sent together is complete; all others lack a message or have one too many."""
+    complete = name == "two users with two messages each"
+    wire, analyzer = RR.wire_format(), counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
+    assert analyzer.receive(wire.encode(INCOMPLETE[name])) is complete
+    assert analyzer.rejected == (not complete)
+    assert state(analyzer) == ((3, [3, 2, 3, 2], [0, 1, 0, 1]) if complete else (1, [1, 0, 1, 0], [0, 1, 0, 1]))
+    free = Analyzer(SIGNED)
+    assert free.receive(SIGNED.wire_format().encode(INCOMPLETE[name])), "other protocols send any number"
+    assert free.rejected == 0
+
+
 def test_merging_is_for_analyzers_of_one_collection() -> None:
     first = counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
     first.receive(b"rubbish")
@@ -556,9 +608,40 @@ def test_counts_of_another_shape_are_refused(tally: Tally) -> None:
     assert state(analyzer) == (0, [0] * 4, [0] * 4)
 
 
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array([1, 1, -1, 1]),
+        np.array([-(2**40)] * 4),
+        np.array([1.0, 1.0, 1.0, 1.0]),
+        np.array([0.5, 1.0, 1.0, 1.0], np.float32),
+        np.array([np.nan] * 4),
+        np.array([True] * 4),
+        np.array(["1"] * 4),
+        np.array([1, 1, 1, 1], object),
+    ],
+    ids=lambda counts: f"{counts.dtype} {counts[0]}",
+)
+def test_counts_are_whole_and_not_negative(counts: NDArray[Any]) -> None:
+    for announcement in (RR, SIGNED):
+        analyzer = Analyzer(announcement)
+        for tally in (Tally(counts, np.ones(4, np.int64)), Tally(np.ones(4, np.int64), counts)):
+            with pytest.raises(InvalidInputError, match="whole numbers and not negative"):
+                analyzer.add(tally, 2)
+        assert state(analyzer) == (0, [0] * 4, [0] * 4)
+
+
+@pytest.mark.parametrize("n_users", [-1, 10**12 + 1, 2.0, True, "3", None])
+def test_counts_belong_to_a_whole_number_of_users(n_users: Any) -> None:
+    analyzer = Analyzer(RR)
+    with pytest.raises(InvalidInputError, match="users"):
+        analyzer.add(Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), n_users)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+
+
 def test_saved_counts_come_back_whole(tmp_path: Path) -> None:
     analyzer = Analyzer(RR)
-    analyzer.add(Tally(np.array([2**40, 1, 2, 3]), np.array([0, 2**40 - 1, 2**40 - 2, 2**40 - 3])), 2**40)
+    analyzer.add(Tally(np.array([2**39, 1, 2, 3]), np.array([0, 2**39 - 1, 2**39 - 2, 2**39 - 3])), 2**39)
     analyzer.receive(b"rubbish")
     analyzer.save(tmp_path / "counts.npz")
     back = Analyzer.load(str(tmp_path / "counts.npz"))
@@ -566,7 +649,7 @@ def test_saved_counts_come_back_whole(tmp_path: Path) -> None:
     assert (back.rejected, back.announcement) == (1, RR)
     assert back.sums().tobytes() == analyzer.sums().tobytes()
     back.merge(analyzer)
-    assert back.n_users == 2**41
+    assert back.n_users == 2**40
 
 
 Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
@@ -579,6 +662,8 @@ Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
         lambda document, _: document.pop("announcement"),
         lambda document, _: document.pop("rejected"),
         lambda document, _: document.update(n_users="3"),
+        lambda document, _: document.update(n_users=-3),
+        lambda document, _: document.update(n_users=2.5),
         lambda document, _: document.update(announcement={}),
         lambda document, _: document.update(announcement=[]),
         lambda document, _: document["announcement"].update(public_seed=["a"]),
@@ -586,6 +671,8 @@ Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
         lambda document, _: document["announcement"]["plan"]["instance"].update(parameters={}),
         lambda _, arrays: arrays.pop("ones"),
         lambda _, arrays: arrays.update(zeros=np.zeros(3, np.int64)),
+        lambda _, arrays: arrays.update(zeros=np.full(4, -1)),
+        lambda _, arrays: arrays.update(zeros=np.zeros(4)),
     ],
 )
 def test_files_that_hold_no_counts_are_refused(tmp_path: Path, change: Change) -> None:
@@ -599,3 +686,14 @@ def test_files_that_hold_no_counts_are_refused(tmp_path: Path, change: Change) -
     write_container(path, document, arrays)
     with pytest.raises(DamagedFileError):
         Analyzer.load(path)
+
+
+# The announcement that they share (more in test_announcement.py) ------------------------------------------------------
+
+
+def test_announcements_are_read_as_they_were_written_or_not_at_all() -> None:
+    loud = announced(small_laws(2)["rr"], public_seed="AB" * 16)
+    assert Announcement.from_json(loud.to_json()) == loud
+    for schema in ("privkde.announcement/2", "privkde.plan/1", None):
+        with pytest.raises(InvalidInputError, match=r"privkde\.announcement/1"):
+            Announcement.from_json({**loud.to_json(), "schema": schema})

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import itertools
+import os
 from typing import Any
 
 import numpy as np
@@ -118,6 +119,69 @@ def test_seeded_streams_are_reproducible_and_say_so() -> None:
     assert taken(private_randomness(7).stream, 32) == taken(ByteStream(expected), 32)
     seeds = [0, 1, 10, 2**64, 2**128 - 1]
     assert len({taken(private_randomness(seed).stream, 32) for seed in seeds}) == len(seeds)
+
+
+def drawn_by_a_fork(*streams: ByteStream) -> list[bytes]:
+    """What a forked process takes from each of these streams: 32 bytes, and 32 of a child."""
+    reading, writing = os.pipe()
+    process = os.fork()
+    if process == 0:  # nothing of the test suite may run here
+        try:
+            os.write(writing, b"".join(taken(one, 32) + taken(one.child("a"), 32) for one in streams))
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        found = pipe.read()
+    os.waitpid(process, 0)
+    assert len(found) == 64 * len(streams)
+    return [found[at : at + 32] for at in range(0, len(found), 32)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests leave threads; this fork needs none
+def test_forked_processes_share_no_secrets() -> None:
+    """Twice the same noise would show which messages carry data; a seeded run is the same wherever it runs."""
+    secret, seeded = private_randomness().stream, private_randomness(7).stream
+    child, grandchild = secret.child("a"), secret.child("a").child("b")
+    streams = (secret, child, grandchild, ByteStream(bytes(32), secret=True))
+    forks = [drawn_by_a_fork(*streams) for _ in range(2)]
+    here = [part for one in streams for part in (taken(one, 32), taken(one.child("a"), 32))]
+    drawn = [*here, *forks[0], *forks[1]]
+    known = {taken(ByteStream(bytes(32)), 32), taken(ByteStream(bytes(32)).child("a"), 32)}
+    # here, `secret.child("a")` is `child`: one value appears twice, and the process itself keeps its key
+    assert len({*drawn}) == len(drawn) - 1
+    assert known <= {*here}
+    assert known.isdisjoint({*forks[0], *forks[1]})
+    expected = [taken(private_randomness(7).stream, 32), taken(private_randomness(7).stream.child("a"), 32)]
+    assert drawn_by_a_fork(seeded) == expected
+    assert [taken(seeded, 32), taken(seeded.child("a"), 32)] == expected
+
+
+def test_secrecy_is_inherited_and_changes_no_byte() -> None:
+    for secret in (True, False):
+        parent = ByteStream(bytes(32), secret=secret)
+        child = parent.child("a", 1)
+        assert (parent.secret, child.secret, child.child("b").secret) == (secret,) * 3
+        assert taken(parent, 32) == taken(ByteStream(bytes(32)), 32)
+        assert taken(child, 32) == taken(ByteStream(bytes(32)).child("a", 1), 32)
+    assert private_randomness().stream.secret
+    assert not private_randomness(7).stream.secret
+    assert not public_stream("00" * 16).secret
+    assert not ByteStream(bytes(32)).secret
+
+
+def test_public_seeds_of_a_run_are_fresh_or_follow_from_its_seed() -> None:
+    secret = private_randomness()
+    seeds = [secret.public_seed(), secret.public_seed(), private_randomness(7).public_seed()]
+    assert len({*seeds}) == 3
+    for seed in seeds:
+        public_stream(seed)
+    randomness = private_randomness(7)
+    randomness.stream.take(5)
+    assert randomness.public_seed() == seeds[2] == randomness.public_seed()
+    assert seeds[2] == taken(private_randomness(7).stream.child("public"), 16).hex()
+    assert private_randomness(8).public_seed() != seeds[2]
 
 
 @pytest.mark.parametrize("seed", [-1, 2**128, 1.0, "1", True, b"1", np.int64(3)])

@@ -161,10 +161,12 @@ class Orders(RuleBasedStateMachine):
             assert announcement.plan.request.users == (9 if fixed else self.enrolled[number])
         self.needed = [6 if fixed else self.least or self.enrolled[number] for number in released]
 
-    @rule(n_users=st.sampled_from([0, 5, 40]))
-    def count_everywhere(self, n_users: int) -> None:
+    @rule(n_users=st.sampled_from([0, 5, 40, None]))
+    def count_everywhere(self, n_users: int | None) -> None:
+        """None: everybody who enrolled and was not counted yet."""
         for position in range(max(1, len(self.users))):
-            self.count(position, n_users)
+            left = self.enrolled[self.collection.released[position]] - self.users[position] if self.users else 0
+            self.count(position, left if n_users is None else n_users)
 
     @rule(position=st.integers(0, 2), n_users=st.integers(0, 12))
     def count(self, position: int, n_users: int) -> None:
@@ -176,7 +178,11 @@ class Orders(RuleBasedStateMachine):
             return
         position %= len(self.users)
         self.refused(InvalidInputError, lambda: self.collection.count(position, STRANGER))
-        self.collection.count(position, counted(self.collection.analyzers[position], n_users))
+        found = counted(self.collection.analyzers[position], n_users)
+        if self.users[position] + n_users > self.enrolled[self.collection.released[position]]:
+            self.refused(InvalidInputError, lambda: self.collection.count(position, found))
+            return
+        self.collection.count(position, found)
         self.users[position] += n_users
 
     @rule(private=st.booleans())
@@ -221,11 +227,12 @@ def perform(collection: Collection, call: str) -> None:
             collection.enroll(7)
         case "count":
             for position, analyzer in enumerate(collection.analyzers or (STRANGER,)):
-                collection.count(position, counted(analyzer, 21))
+                everybody = int(collection.enrolled[collection.released[position]]) if collection.released else 7
+                collection.count(position, counted(analyzer, everybody))
         case "fix_plan":
             collection.fix_plan()
         case _:
-            collection.publish()
+            collection.publish(private=True)
 
 
 @pytest.mark.usefixtures("quick")
@@ -239,12 +246,14 @@ def test_of_all_orders_of_four_calls_only_the_right_ones_publish(labels: tuple[s
         for call in sequence:
             before = snapshot(collection)
             legal = (call, stage) in {
-                ("enroll", 0), ("enroll", 1), ("fix_plan", 1), ("count", 2), ("count", 3), ("publish", 3),
+                ("enroll", 0), ("enroll", 1), ("fix_plan", 1), ("count", 2), ("publish", 3),
             }  # fmt: skip
             if not legal:
-                # nobody enrolled and nobody counted are errors of their own
-                expected = {("fix_plan", 0): PrivkdeError, ("publish", 2): TooFewUsersError}
-                with pytest.raises(expected.get((call, stage), WrongRoundError)):
+                # nobody enrolled, nobody counted and everybody counted twice are errors of their own
+                own: dict[tuple[str, int], type[Exception]] = {
+                    ("fix_plan", 0): PrivkdeError, ("publish", 2): TooFewUsersError, ("count", 3): InvalidInputError,
+                }  # fmt: skip
+                with pytest.raises(own.get((call, stage), WrongRoundError)):
                     perform(collection, call)
                 assert snapshot(collection) == before
                 continue
@@ -289,7 +298,7 @@ def test_dropouts_within_the_plan_are_published_with_the_number_that_took_part()
     collection = enrolled_with_dropouts()
     took_part(collection, 0, 500)
     took_part(collection, 500, 900)
-    model = collection.publish()
+    model = collection.publish(private=True)
     assert model.n_users == (900,)
     assert model.sums[0].tolist() == pytest.approx(corrected(collection.analyzers[0], 900), rel=1e-12)
     assert model.sums[0].tolist() != pytest.approx(corrected(collection.analyzers[0], 1000), rel=1e-3)
@@ -305,17 +314,68 @@ def test_too_many_dropouts_publish_nothing_until_others_come() -> None:
     before = snapshot(collection)
     for _ in range(2):
         with pytest.raises(TooFewUsersError, match="700 users took part and the noise counts on 800"):
-            collection.publish()
+            collection.publish(private=True)
     assert snapshot(collection) == before
     took_part(collection, 700, 799)
     with pytest.raises(TooFewUsersError, match="799"):
-        collection.publish()
+        collection.publish(private=True)
     took_part(collection, 799, 800)
-    model = collection.publish()
+    model = collection.publish(private=True)
     assert model.n_users == (800,)
     assert model.sums[0].tolist() == pytest.approx(corrected(collection.analyzers[0], 800), rel=1e-12)
     with pytest.raises(WrongRoundError, match="publication"):
         took_part(collection, 0, 1)
+
+
+def test_nobody_is_counted_who_did_not_enroll() -> None:
+    """1000 enrolled: a second packet of somebody, or one of a stranger, would be the 1001st."""
+    collection = enrolled_with_dropouts()
+    analyzer = collection.analyzers[0]
+    for n_users in (900, 100):
+        before = snapshot(collection)
+        with pytest.raises(InvalidInputError, match="1001 users would be counted and 1000 enrolled"):
+            collection.count(0, counted(analyzer, 1001 - analyzer.n_users))
+        assert snapshot(collection) == before
+        collection.count(0, counted(analyzer, n_users))
+    with pytest.raises(InvalidInputError, match="1001 users"):
+        collection.count(0, counted(analyzer, 1))
+    collection.count(0, counted(analyzer, 0))
+    assert collection.publish(private=True).n_users == (1000,)
+
+
+@pytest.mark.usefixtures("quick")
+def test_each_class_is_counted_up_to_those_who_reported_it() -> None:
+    """Positions are among the released classes, not among all of them."""
+    collection = Collection(terms(labels=ABC, label_epsilon=1.0, small_classes="exclude"))
+    collection.enroll_labels(np.repeat(np.arange(3), (1, 8, 6)))
+    with pytest.warns(ExcludedClassWarning):
+        collection.fix_plan()
+    assert collection.released == (1, 2)
+    for position, users in enumerate((8, 6)):
+        analyzer = collection.analyzers[position]
+        with pytest.raises(InvalidInputError, match=f"{users + 1} users would be counted and {users} enrolled"):
+            collection.count(position, counted(analyzer, users + 1))
+        collection.count(position, counted(analyzer, users))
+    assert collection.publish(private=True).n_users == (8, 6)
+
+
+@pytest.mark.parametrize("position", [-1, 1, 2**70, 0.0, True, None, "0"])
+def test_positions_are_those_of_released_groups(position: Any) -> None:
+    collection = enrolled_with_dropouts()
+    before = snapshot(collection)
+    with pytest.raises(InvalidInputError, match="position"):
+        collection.count(position, counted(collection.analyzers[0], 5))
+    assert snapshot(collection) == before
+
+
+def test_whether_draws_were_secret_must_be_said() -> None:
+    """Nobody is told that a collection is private because somebody forgot to say otherwise."""
+    collection = enrolled_with_dropouts()
+    collection.count(0, counted(collection.analyzers[0], 800))
+    for call in (collection.contract, collection.publish):
+        with pytest.raises(TypeError, match="private"):
+            call()  # type: ignore[call-arg]
+    assert collection.round is Round.COLLECTION
 
 
 def test_without_min_users_everybody_is_counted_on() -> None:
@@ -325,7 +385,7 @@ def test_without_min_users_everybody_is_counted_on() -> None:
     assert announcement.min_users == 60
     collection.count(0, counted(collection.analyzers[0], 59))
     with pytest.raises(TooFewUsersError):
-        collection.publish()
+        collection.publish(private=True)
 
 
 def test_plans_made_before_must_fit_the_users_who_enrolled() -> None:
@@ -360,10 +420,11 @@ def test_plan_is_made_for_the_enrolled_users_by_the_planner() -> None:
     ]
     for position, (users, announcement) in enumerate(zip((40, 60), announcements, strict=True)):
         found = collect(announcement, rows(users), np.arange(users), stream=stream("classes", position))
-        with pytest.raises(InvalidInputError, match="another collection"):
+        told = ("another collection", "100 users would be counted and 40 enrolled")[position]
+        with pytest.raises(InvalidInputError, match=told):
             collection.count(1 - position, found)
         collection.count(position, found)
-    model = collection.publish()
+    model = collection.publish(private=True)
     assert model.labels == ("small", "large")
     assert model.n_users == (40, 60)
     for analyzer, users, sums in zip(collection.analyzers, (40, 60), model.sums, strict=True):
@@ -390,7 +451,7 @@ def test_contract_says_not_private_for_seeded_draws() -> None:
         collection.fix_plan()
         for position, analyzer in enumerate(collection.analyzers):
             collection.count(position, counted(analyzer, 10))
-        private, seeded = collection.contract(), collection.contract(private=False)
+        private, seeded = collection.contract(private=True), collection.contract(private=False)
         assert "NOT PRIVATE" not in str(private)
         assert str(seeded).startswith("NOT PRIVATE")
         assert all(g.is_empty for g in seeded.guarantees)
@@ -433,7 +494,7 @@ def test_small_classes_are_refused_or_excluded(
     assert [one.group for one in announcements] == [ABC[number] for number in released]
     for position, analyzer in enumerate(excluding.analyzers):
         excluding.count(position, counted(analyzer, sizes[released[position]]))
-    model = excluding.publish()
+    model = excluding.publish(private=True)
     assert model.labels == tuple(ABC[number] for number in released)
     assert len(model.contract.parts) == 1 + len(released)
     assert model.contract.parameters["classes"] == 3, "randomized response was over all classes"
@@ -500,6 +561,24 @@ def test_labels_out_of_range_are_refused(reported: list[int]) -> None:
     assert collection.enrolled.tolist() == [1, 0, 2]
 
 
+@pytest.mark.parametrize(
+    "reported", [[0.0, 1.0], ["a"], ["0"], [True, False], [None], [[0, 1]], [0, None], 1, None], ids=str
+)
+def test_reports_that_are_no_class_numbers_are_refused(reported: Any) -> None:
+    collection = Collection(terms(labels=ABC, label_epsilon=1.0))
+    for given in (reported, np.asarray(reported)):
+        with pytest.raises(InvalidInputError, match="give class numbers"):
+            collection.enroll_labels(given)
+    assert collection.enrolled.tolist() == [0, 0, 0]
+
+
+def test_reports_may_be_lists() -> None:
+    collection = Collection(terms(labels=ABC, label_epsilon=1.0))
+    for reported in ([2, 0, 2], (1, 2), [], np.zeros(0)):
+        collection.enroll_labels(reported)  # type: ignore[arg-type]
+    assert collection.enrolled.tolist() == [1, 1, 3]
+
+
 @pytest.mark.parametrize("n_users", [-1, 2.0, True, "3"])
 def test_numbers_of_users_are_whole(n_users: Any) -> None:
     collection = Collection(terms())
@@ -526,7 +605,7 @@ def test_what_a_request_may_leave_out_may_be_left_out_and_nothing_else() -> None
 def test_wrong_rounds_say_where_the_collection_stands() -> None:
     collection = Collection(terms())
     with pytest.raises(WrongRoundError, match="belongs to the collection round and the collection is at enrollment"):
-        collection.publish()
+        collection.publish(private=True)
     with pytest.raises(WrongRoundError, match="no labels"):
         collection.enroll_labels(np.array([0]))
     with pytest.raises(WrongRoundError, match="enroll_labels"):

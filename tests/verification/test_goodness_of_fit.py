@@ -60,7 +60,7 @@ def verdict(samples: NDArray[np.int64] | NDArray[np.uint8], law: Pmf) -> Goodnes
 
 
 SAMPLED: list[tuple[DiscreteLaw, Callable[[], Pmf]]] = [
-    (NegativeBinomial(shape=1, continue_probability=0.9).divided(100), share_law),
+    (NegativeBinomial(shape=Fraction(1, 100), continue_probability=0.9), share_law),
     (Poisson(rate=30.5), poisson_law),
     (Poisson(rate=Fraction(1, 300)), lambda: declared(precise_poisson(1 / 300), 20)),
     (
@@ -85,7 +85,7 @@ def test_laws_are_not_refuted(law: DiscreteLaw, target: Callable[[], Pmf]) -> No
 
 def test_sum_of_shares_is_not_refuted_as_the_whole() -> None:
     """50 shares NB(1/50, 0.8) against NB(1, 0.8)."""
-    share = NegativeBinomial(shape=1, continue_probability=0.8).divided(50)
+    share = NegativeBinomial(shape=Fraction(1, 50), continue_probability=0.8)
     totals = share.sample((50, 100_000), stream("shares")).sum(axis=0)
     assert not verdict(totals, declared(precise_negative_binomial(1, 0.8), 250)).refuted
 
