@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from accounting import explaining
@@ -148,7 +147,6 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     return _assemble(request, protocol, rung, reasons)
 
 
-@lru_cache(maxsize=32)
 def _verify(asked: Plan) -> None:
     request = asked.request
     rung, protocol = LADDER.get(asked.accountant), asked.protocol()

@@ -187,8 +187,11 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _without_values(complaint: str) -> str:
-    """Scikit-learn's complaint about data, unless it quotes them."""
-    return "vectors hold text that is no number; encode it first." if "could not convert" in complaint else complaint
+    """Scikit-learn's complaint about data without the data that it quotes, which begin a line or end the first one."""
+    if "could not convert" in complaint:
+        return "vectors hold text that is no number; encode it first."
+    first, *others = complaint.splitlines()
+    return " ".join([first, *(line for line in others if line.startswith("Reshape"))])
 
 
 class PrivateKDE(_PrivateEstimator):

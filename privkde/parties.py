@@ -173,7 +173,7 @@ class Analyzer:
         for counts in (tally.ones, tally.zeros):
             if counts.dtype.kind not in "iu" or int(counts.min()) < 0:
                 raise InvalidInputError("counts must be whole numbers and not negative; count the messages anew.")
-        self.tally += tally
+        self.tally += Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
         self.n_users += n_users
 
     def merge(self, other: Analyzer) -> None:
@@ -217,7 +217,7 @@ class Analyzer:
         try:
             analyzer = Analyzer(Announcement.from_json(document["announcement"]))
             analyzer.add(Tally(arrays["ones"], arrays["zeros"]), document["n_users"])
-            analyzer.rejected = document["rejected"]
+            analyzer.rejected = require_integer("rejected", document["rejected"], low=0, high=10**12)
         except (KeyError, TypeError, InvalidInputError) as error:
             raise DamagedFileError(f"{str(path)!r} holds no counts ({error}); write it anew.") from error
         return analyzer

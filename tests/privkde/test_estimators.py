@@ -812,3 +812,11 @@ def test_models_are_what_is_published() -> None:
     assert kept == {"model_", "classes_", "reported_counts_", "n_features_in_"}
     assert isinstance(fitted.model_, DensityModel)
     assert isinstance(next(iter(fitted.contract_.guarantees)), Guarantee)
+
+
+@pytest.mark.parametrize("bad", [np.array([123.5, 7.25]), np.array([[1 + 2j, 123.5]] * 30), 123.5], ids=str)
+def test_complaints_about_shape_and_type_quote_no_data(bad: object) -> None:
+    with pytest.raises(InvalidInputError) as refusal:
+        PrivateKDE().fit(bad)
+    assert "123.5" not in str(refusal.value)
+    assert refusal.value.__cause__ is None
