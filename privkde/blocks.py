@@ -1,4 +1,4 @@
-"""Work on blocks of users that fit the cache, on all cores."""
+"""Work on blocks of users, on all cores, with memory for a few blocks at a time."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-BLOCK_ENTRIES = 1 << 17
-"""Entries (users × instances) of one block: its float32 features and their random bytes stay in the L2 cache."""
-MOST_ROWS = 255
+BLOCK_ENTRIES = 1 << 20
+"""Entries (users × instances) of one block: 4 MB of features. In smaller blocks, threads wait for each other more than
+they work; measured by `make bench`."""
+MOST_ROWS = 2048
 
 T = TypeVar("T")
 Index = NDArray[np.intp]
@@ -22,14 +23,22 @@ Progress = Callable[[int], None]
 """Called with the number of users that were just done; from any thread, one call at a time not promised."""
 
 
+def rows_per_block(n_columns: int) -> int:
+    """Users in one block, if each has this many entries."""
+    return max(1, min(MOST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
+
+
 def in_blocks(
-    work: Callable[[Index, int], T], index: Index, n_columns: int, progress: Progress | None = None
+    work: Callable[[Index, int], T],
+    index: Index,
+    n_columns: int,
+    progress: Progress | None = None,
 ) -> list[T]:
     """`work(part of index, where it starts)` for every block of `index`; results in order of the blocks.
 
     BLAS is held to one thread: the workers are the parallelism. The blocks do not depend on the number of cores.
     """
-    rows = max(1, min(MOST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
+    rows = rows_per_block(n_columns)
     starts = range(0, len(index), rows)
 
     def one(start: int) -> T:

@@ -46,7 +46,7 @@ def checked_vectors(
     with np.errstate(over="ignore"):  # what overflows float32 is refused below
         vectors = np.ascontiguousarray(x, dtype=np.float32)
     named = np.arange(len(vectors)) if numbers is None else numbers
-    norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    norms = _norms(vectors, precise=unit_norm)
     bad = np.flatnonzero(~(norms <= LARGEST_NORM))
     if len(bad):
         raise InvalidInputError(
@@ -66,6 +66,15 @@ def checked_vectors(
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / norms[over, None]
     return vectors
+
+
+def _norms(vectors: NDArray[np.float32], *, precise: bool) -> NDArray[np.float64]:
+    """Norms of the rows: in single precision, and again in double where that overflows or, if `precise`, exceeds 1."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms: NDArray[np.float64] = np.sqrt(np.vecdot(vectors, vectors)).astype(np.float64)
+    again = np.flatnonzero(~(norms <= 1.0) if precise else ~np.isfinite(norms))
+    norms[again] = np.sqrt(np.einsum("ij,ij->i", vectors[again], vectors[again], dtype=np.float64))
+    return norms
 
 
 def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:

@@ -16,7 +16,7 @@ from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.announcement import Announcement
-from privkde.blocks import Index, Progress, in_blocks
+from privkde.blocks import Progress, rows_per_block
 from privkde.container import DamagedFileError, read_container, write_container
 from privkde.inputs import Rows, checked_vectors
 from privkde.kernels import LsqFamily
@@ -53,24 +53,25 @@ class FeatureSums:
         return np.concatenate([np.zeros((0, len(self.sums))), *(block for _, block in blocks)])
 
     def density_blocks(
-        self, y: Rows, *, rows: int = 4096, progress: Progress | None = None
+        self, y: Rows, *, rows: int | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[int, Floats]]:
         """The same in blocks of queries, each with the number of its first row: bounded memory for any number.
 
-        Queries are public, so one outside the kernel's domain is projected onto it.
+        Queries are public, so one outside the kernel's domain is projected onto it. Nearly all work is one matrix
+        product for each block, on all cores by itself.
         """
         family, dim = self.family, self.family.facts.dim
         weights = self.weights().astype(np.float32).T
         if len(y.shape) != 2 or y.shape[1] != dim:
             raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
-
-        def evaluate(index: Index, _start: int) -> Floats:
-            vectors = checked_vectors(y[index], dim, unit_norm=family.needs_unit_norm, outside="project", numbers=index)
-            return (family.query_features(vectors) @ weights).astype(np.float64)
-
-        for start in range(0, y.shape[0], rows):
-            index = np.arange(start, min(start + rows, y.shape[0]))
-            yield start, np.concatenate(in_blocks(evaluate, index, weights.shape[0], progress))
+        step = rows_per_block(weights.shape[0]) if rows is None else rows
+        for start in range(0, y.shape[0], step):
+            index = np.arange(start, min(start + step, y.shape[0]))
+            block = y[start : start + step] if isinstance(y, np.ndarray) else y[index]  # a view where it can be
+            vectors = checked_vectors(block, dim, unit_norm=family.needs_unit_norm, outside="project", numbers=index)
+            yield start, (family.query_features(vectors) @ weights).astype(np.float64)
+            if progress is not None:
+                progress(len(index))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

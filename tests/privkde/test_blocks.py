@@ -36,10 +36,6 @@ def test_blocks_cut_the_index_into_consecutive_pieces(rows: int, n_columns: int,
             assert lengths[0] == MOST_ROWS or (lengths[0] + 1) * n_columns > BLOCK_ENTRIES
 
 
-def test_sums_of_bits_of_a_block_fit_a_byte() -> None:
-    assert np.iinfo(np.uint8).max == MOST_ROWS
-
-
 @pytest.mark.parametrize("cores", CORES)
 def test_results_are_in_the_order_of_the_blocks(cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "MOST_ROWS", 1)

@@ -456,7 +456,8 @@ def test_errors_of_the_client_name_the_row(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_progress_adds_up_to_the_users(path: str) -> None:
+def test_progress_adds_up_to_the_users(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MOST_ROWS", 255)
     done: list[int] = []
     announcement = announced(small_laws(2)["rr"])
     analyzer = collect(
