@@ -271,6 +271,22 @@ def test_the_planned_flips_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.all(found.sums[0] != found.sums[1])
 
 
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_local_sums_undo_the_flips_exactly(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With c users that report a one, the sum is R(2(c − np)/(1 − 2p) − n); here everybody with F > 0 does."""
+
+    def signs(_: Any, scaled: NDArray[np.float32], __: ByteStream) -> NDArray[np.uint8]:
+        return (scaled > 0.0).astype(np.uint8)
+
+    monkeypatch.setattr(ShuffledResponse, "respond", signs)
+    family, plan, x = family_of(kernel), plan_of(kernel), rows(70).astype(np.float32)
+    found = local_sums(family, [plan], x, [np.arange(70)], stream=stream()).sums[0]
+    p = float(baseline(plan, "local").contract.parameters["flip_probability"])
+    counts = (family.scaled_features(x) > 0.0).sum(axis=0)
+    expected = family.facts.bound * (2.0 * (counts - 70 * p) / (1.0 - 2.0 * p) - 70)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_blocks_and_groups_draw_their_own_bits() -> None:
     """All users alike, so that equal draws would give equal counts: no two blocks or groups share theirs."""
     x = np.zeros((4 * MOST_ROWS, DIM))
@@ -329,10 +345,10 @@ def test_a_group_without_users_is_refused() -> None:
 
 
 def test_a_bad_row_is_named() -> None:
-    x = rows(300)
+    x, backwards = rows(300), [np.arange(300)[::-1]]
     x[280, 1] = np.nan
     for run in (central_sums, local_sums):
         with pytest.raises(InvalidInputError, match="row 280 "):
-            run(family_of("gaussian"), [plan_of("gaussian")], x, [np.arange(300)], stream=stream())
+            run(family_of("gaussian"), [plan_of("gaussian")], x, backwards, stream=stream())
     with pytest.raises(InvalidInputError, match="row 280 "):
-        exact_densities(family_of("gaussian"), x, [np.arange(300)], x[:1])
+        exact_densities(family_of("gaussian"), x, backwards, x[:1])

@@ -80,12 +80,21 @@ def test_rejection_changes_nothing_but_rounding_and_names_the_first_row(x: Vecto
     np.testing.assert_array_equal(x, before)
 
 
-@pytest.mark.parametrize("dim", [1, 768, 100_000])
-def test_the_ball_is_kept_in_high_dimension(dim: int) -> None:
-    """Squares are added in double precision: in single precision, 100,000 of them are off by 6e-5."""
-    x = np.abs(np.random.default_rng(1).standard_cauchy(size=(3, dim))).astype(np.float32)
+@pytest.mark.parametrize(
+    ("dim", "beyond"), [(1, BEYOND_BALL), (768, BEYOND_BALL), (4096, BEYOND_BALL), (100_000, 1e-5)]
+)
+def test_the_ball_is_kept_in_high_dimension(dim: int, beyond: float) -> None:
+    """Squares added in single precision are off by up to 6e-5; so norms above 1 are taken again in double.
+
+    What single precision takes for at most 1 is left as it is: a looser bound for very long vectors.
+    """
+    x = np.abs(np.random.default_rng(1).standard_cauchy(size=(40, dim)))
     x[0] = 3.0
-    assert np.all(norms(checked_vectors(x, dim, unit_norm=True, outside="project")) <= 1.0 + BEYOND_BALL)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    just_outside = 1.0 + np.geomspace(1e-8, 1e-3, 20)
+    x *= np.concatenate([just_outside, 3.0 * just_outside])[:, None]
+    found = checked_vectors(x.astype(np.float32), dim, unit_norm=True, outside="project")
+    assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + beyond
 
 
 def test_unit_vectors_stored_in_few_digits_are_not_rejected() -> None:
