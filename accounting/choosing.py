@@ -72,7 +72,7 @@ def _calibrate(
     request: PlanRequest, bitsum: str, say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
     failures: list[InfeasibleError] = []
-    for rungs in _rungs(request.accountant, bitsum):
+    for rungs in _rungs(request, bitsum):
         found: list[tuple[BitsumProtocol, Rung]] = []
         for rung in rungs:
             say(f"calibrating {bitsum} with {rung.name}")
@@ -100,14 +100,19 @@ def _designed(request: PlanRequest, bitsum: str, rung: Rung, *, certified: bool)
     )
 
 
-def _rungs(accountant: str, bitsum: str) -> list[list[Rung]]:
+def _rungs(request: PlanRequest, bitsum: str) -> list[list[Rung]]:
     """Rungs to try; of the first group in which any works, the one of least noise wins.
 
-    `pld` composes the exact losses, so no other rung needs less noise; the others serve where its grid is refused.
+    `pld` composes the exact losses of bits that may flip completely, so no other rung that assumes this needs less
+    noise; those serve where its grid is refused. `geometric` is tried where the bits can only shift half as far.
     """
-    if accountant != "auto":
-        return [[LADDER[accountant]]]
-    return [[Basic()]] if bitsum == Pure.name else [[LADDER["pld"]], [LADDER["advanced"], LADDER["basic"]]]
+    if request.accountant != "auto":
+        return [[LADDER[request.accountant]]]
+    if bitsum == Pure.name:
+        return [[Basic()]]
+    touched = request.facts().touched
+    best = ["geometric", "pld"] if touched.shift_budget <= touched.total / 2.0 else ["pld"]
+    return [[LADDER[name] for name in best], [LADDER["advanced"], LADDER["basic"]]]
 
 
 def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError:

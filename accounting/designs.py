@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from accounting.calibration import SEARCH_TOLERANCE, least_noise
-from accounting.composition import Basic, Paper, Rung, Touched
+from accounting.composition import Basic, Geometric, Paper, Rung, Touched
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.mechanisms import (
     BitsumProtocol,
@@ -49,7 +49,8 @@ class Target:
 
     def guess(self) -> float:
         """Noise of the Gaussian mechanism for the same task: where the search starts."""
-        return math.sqrt(2.0 * self.touched.total * math.log(1.25 / max(self.delta, 1e-300))) / self.epsilon
+        budget = self.touched.shift_budget if isinstance(self.rung, Geometric) else self.touched.total
+        return math.sqrt(2.0 * budget * math.log(1.25 / max(self.delta, 1e-300))) / self.epsilon
 
     def calibrate(
         self,

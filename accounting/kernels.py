@@ -10,12 +10,16 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from accounting.composition.base import Touched
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
 
 MOST_REPETITIONS = 10**6
 MOST_DIMENSIONS = 10**6
 DEFAULT_BIAS = 0.05
+NORM_SLACK = 1.0001
+"""Norms are held to 1 in single precision; nothing rests on their last digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,12 @@ class KernelFacts:
     privacy: float
     replaced_norm: float
     """sup ‖f(x) − f(x')‖₂ over one repetition: the ℓ₂ sensitivity of the central baseline."""
+    squared_shift: float | None = None
+    """Bound on Σ t² over all instances, where t is how far replacing x moves a bit's probability."""
+    largest_shift: float = 1.0
+    """Largest single t."""
+    unit_ball: bool = False
+    """Whether every user's f(x)/R over all instances has norm at most 1."""
 
     @property
     def touched(self) -> Touched:
@@ -47,7 +57,13 @@ class KernelFacts:
         Every user sends a bit in every instance; a zero coordinate is a fair coin whatever x is. So only
         coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q.
         """
-        return Touched(groups=self.n_repetitions, per_group=min(2 * self.sparsity, self.n_coordinates))
+        return Touched(
+            groups=self.n_repetitions,
+            per_group=min(2 * self.sparsity, self.n_coordinates),
+            squared_shift=self.squared_shift,
+            largest_shift=self.largest_shift,
+            unit_ball=self.unit_ball,
+        )
 
     @property
     def paper_touched(self) -> Touched:
@@ -67,7 +83,7 @@ class KernelFacts:
         return (self.n_instances - 1).bit_length()
 
 
-def _gaussian(dim: int, repetitions: int, _bias: float) -> KernelFacts:
+def _gaussian(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
     """exp(−‖x−y‖²) by random Fourier features f = g = √2 cos(√2 ω·x + φ)."""
     return KernelFacts(
         name="gaussian", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(2.0), sparsity=1,
@@ -75,15 +91,19 @@ def _gaussian(dim: int, repetitions: int, _bias: float) -> KernelFacts:
     )  # fmt: skip
 
 
-def _inner_product(dim: int, _repetitions: int, _bias: float) -> KernelFacts:
-    """x·y with identity features, one repetition."""
+def _inner_product(dim: int, _repetitions: int, _bias: float, bound: float) -> KernelFacts:
+    """x·y with identity features, one repetition; for R < 1 after a public rotation, clipped to [−R, R].
+
+    ‖f(x) − f(x')‖ ≤ 2 and t_j = |f_j(x) − f_j(x')|/(2R), so Σ t_j² ≤ 1/R².
+    """
     return KernelFacts(
-        name="inner-product", dim=dim, n_repetitions=1, n_coordinates=dim, bound=1.0, sparsity=dim,
-        bias=0.0, feature=0.0, rounding=1.0, privacy=4.0, replaced_norm=2.0,
+        name="inner-product", dim=dim, n_repetitions=1, n_coordinates=dim, bound=bound, sparsity=dim,
+        bias=clipping_bias(dim, bound), feature=0.0, rounding=bound**2, privacy=4.0 * bound**2, replaced_norm=2.0,
+        squared_shift=(NORM_SLACK / bound) ** 2, unit_ball=bound >= 1.0,
     )  # fmt: skip
 
 
-def _inner_product_signs(dim: int, repetitions: int, _bias: float) -> KernelFacts:
+def _inner_product_signs(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
     """x·y with random signs f = g = σ·x."""
     return KernelFacts(
         name="inner-product-signs", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(dim),
@@ -91,19 +111,23 @@ def _inner_product_signs(dim: int, repetitions: int, _bias: float) -> KernelFact
     )  # fmt: skip
 
 
-def _hashed(name: str) -> Callable[[int, int, float], KernelFacts]:
-    """A kernel that is the collision probability of a hash, reduced to Q = ⌈1/β⌉ buckets; f, g one-hot."""
+def _hashed(name: str) -> Callable[[int, int, float, float], KernelFacts]:
+    """A kernel that is the collision probability of a hash, reduced to Q = ⌈1/β⌉ buckets; f, g one-hot.
 
-    def build(dim: int, repetitions: int, bias: float) -> KernelFacts:
+    Replacing x moves two buckets per repetition, each between a certain one and a fair coin: t = ½ twice.
+    """
+
+    def build(dim: int, repetitions: int, bias: float, _bound: float) -> KernelFacts:
         return KernelFacts(
             name=name, dim=dim, n_repetitions=repetitions, n_coordinates=math.ceil(1.0 / bias), bound=1.0, sparsity=1,
             bias=bias, feature=0.25, rounding=1.0, privacy=4.0, replaced_norm=math.sqrt(2.0),
+            squared_shift=repetitions / 2.0, largest_shift=0.5,
         )  # fmt: skip
 
     return build
 
 
-_FAMILIES: dict[str, Callable[[int, int, float], KernelFacts]] = {
+_FAMILIES: dict[str, Callable[[int, int, float, float], KernelFacts]] = {
     "gaussian": _gaussian,
     "inner-product": _inner_product,
     "inner-product-signs": _inner_product_signs,
@@ -114,8 +138,10 @@ _FAMILIES: dict[str, Callable[[int, int, float], KernelFacts]] = {
 KERNELS = tuple(_FAMILIES)
 
 
-def kernel_facts(name: str, *, dim: int, repetitions: int | None = None, bias: float | None = None) -> KernelFacts:
-    """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments."""
+def kernel_facts(
+    name: str, *, dim: int, repetitions: int | None = None, bias: float | None = None, bound: float | None = None
+) -> KernelFacts:
+    """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
     require_choice("kernel", name, KERNELS)
     require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
     if name == "inner-product" and repetitions not in (None, 1):
@@ -127,4 +153,27 @@ def kernel_facts(name: str, *, dim: int, repetitions: int | None = None, bias: f
         raise InvalidInputError(f"bias={bias!r} with kernel {name!r}: this family is unbiased; leave bias out.")
     rounds = dim if repetitions is None else require_integer("repetitions", repetitions, low=1, high=MOST_REPETITIONS)
     chosen = DEFAULT_BIAS if bias is None else require_real("bias", bias, low=1e-4, high=0.5, low_open=False)
-    return _FAMILIES[name](dim, rounds, chosen)
+    if bound is not None and name != "inner-product":
+        raise InvalidInputError(f"bound={bound!r} with kernel {name!r}: only 'inner-product' takes one; leave it out.")
+    scale = 1.0 if bound is None else require_real("bound", bound, low=1e-3, high=1.0, low_open=False)
+    return _FAMILIES[name](dim, rounds, chosen, scale)
+
+
+def clipping_bias(dim: int, bound: float) -> float:
+    """How much of x·y clipping at R is expected to take away: 2Φ(−R√d), for x·y = 1.
+
+    After a random rotation the coordinates of a unit vector are nearly N(0, 1/d), and E[(z − clip z)·z] = 2Φ(−R√d)/d
+    each. A prediction, not a bound: privacy never depends on it. Source: docs/proofs/geometric.md.
+    """
+    return 0.0 if bound >= 1.0 else math.erfc(bound * math.sqrt(dim / 2.0))
+
+
+def chosen_bound(dim: int, n_users: int) -> float:
+    """The R ≤ 1 of least rounding and clipping error, R²/n + clipping_bias²; the privacy error hardly depends on R."""
+
+    def squared_error(bound: float) -> float:
+        return bound**2 / n_users + clipping_bias(dim, bound) ** 2
+
+    candidates = [min(1.0, deviations / math.sqrt(dim)) for deviations in np.arange(1.0, 6.0, 0.05).tolist()]
+    best = min(candidates, key=squared_error)
+    return best if squared_error(best) < squared_error(1.0) else 1.0

@@ -226,6 +226,8 @@ def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: f
     """ε that a rung proves for a protocol, None where it does not apply."""
     if protocol.name == Pure.name and rung.name not in ("basic", "paper"):
         return None
+    if rung.name == "geometric" and facts.touched.shift_budget >= facts.touched.total:
+        return None  # nothing is known of the shifts: it would be `pld` with a looser conversion
     touched = facts.paper_touched if rung.name == "paper" else facts.touched
     try:
         return rung.achieved_epsilon(protocol, touched, delta)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from accounting.composition import LADDER
+from accounting.composition import LADDER, Geometric
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
-from accounting.kernels import KernelFacts, kernel_facts
+from accounting.kernels import KernelFacts, chosen_bound, kernel_facts
 from accounting.mechanisms import BITSUMS, LabelResponse, Pure
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 
@@ -34,6 +34,7 @@ class PlanRequest:
     classes: int | None = None
     label_epsilon: float | None = None
     bias: float | None = None
+    bound: float | None = None
     noise_shape: int = 1
     excess_error: float | None = None
     allow_useless: bool = False
@@ -78,7 +79,18 @@ class PlanRequest:
 
     def facts(self) -> KernelFacts:
         """The kernel's facts."""
-        return kernel_facts(self.kernel, dim=self.dim, repetitions=self.repetitions, bias=self.bias)
+        return kernel_facts(
+            self.kernel, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
+        )
+
+    @property
+    def rounding_bound(self) -> float | None:
+        """R of identity features: as asked, else the planner's choice where the accountant profits from it."""
+        if self.kernel != "inner-product" or self.bound is not None:
+            return self.bound
+        if self.accountant in (Geometric.name, "auto") and self.bitsum != Pure.name and self.delta > 0.0:
+            return chosen_bound(self.dim, self.users_per_protocol)
+        return None
 
     def label_response(self) -> LabelResponse | None:
         """The label mechanism, if labels are collected."""

@@ -36,7 +36,7 @@ NO_LABELS = "no_validation"
 """How scikit-learn is told that there is nothing to validate."""
 _ASKED = (
     "kernel", "bitsum", "epsilon", "delta", "repetitions", "accountant", "min_users", "bias", "noise_shape",
-    "excess_error", "allow_useless",
+    "excess_error", "allow_useless", "bound",
 )  # fmt: skip
 
 
@@ -59,6 +59,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         bandwidth: float = 1.0,
         projection: int | None = None,
         bias: float | None = None,
+        bound: float | None = None,
         noise_shape: int = 1,
         excess_error: float | None = None,
         allow_useless: bool = False,
@@ -78,6 +79,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.bandwidth = bandwidth
         self.projection = projection
         self.bias = bias
+        self.bound = bound
         self.noise_shape = noise_shape
         self.excess_error = excess_error
         self.allow_useless = allow_useless
@@ -272,6 +274,7 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         bandwidth: float = 1.0,
         projection: int | None = None,
         bias: float | None = None,
+        bound: float | None = None,
         noise_shape: int = 1,
         excess_error: float | None = None,
         allow_useless: bool = False,
@@ -292,6 +295,7 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
             bandwidth=bandwidth,
             projection=projection,
             bias=bias,
+            bound=bound,
             noise_shape=noise_shape,
             excess_error=excess_error,
             allow_useless=allow_useless,

@@ -3,10 +3,13 @@
 from accounting.composition.advanced import Advanced
 from accounting.composition.base import Rung, Touched
 from accounting.composition.basic import Basic
+from accounting.composition.geometric import Geometric
 from accounting.composition.paper import Paper
 from accounting.composition.pld import PrivacyLossComposition
 
-LADDER: dict[str, Rung] = {rung.name: rung for rung in (Paper(), Basic(), Advanced(), PrivacyLossComposition())}
+LADDER: dict[str, Rung] = {
+    rung.name: rung for rung in (Paper(), Basic(), Advanced(), PrivacyLossComposition(), Geometric())
+}
 """Every rung by name."""
 
-__all__ = ["LADDER", "Advanced", "Basic", "Paper", "PrivacyLossComposition", "Rung", "Touched"]
+__all__ = ["LADDER", "Advanced", "Basic", "Geometric", "Paper", "PrivacyLossComposition", "Rung", "Touched"]

@@ -39,6 +39,7 @@ _HELP: dict[str, tuple[Any, str]] = {
     "classes": (whole, "number of classes; each runs its own protocol with an even share of the users"),
     "label_epsilon": (real, "ε of the label's randomized response"),
     "bias": (real, "bias β of the laplacian and exponential families"),
+    "bound": (real, "inner-product only: bound R of the rounding, after a rotation if below 1 (default: planned)"),
     "noise_shape": (whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
     "excess_error": (real, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
 }

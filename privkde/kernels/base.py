@@ -45,6 +45,7 @@ class KernelChoice:
     bias: float | None = None
     bandwidth: float = 1.0
     projection: int | None = None
+    bound: float | None = None
 
     def __post_init__(self) -> None:
         self.facts()
@@ -72,6 +73,7 @@ class KernelChoice:
             bias=request.bias,
             bandwidth=bandwidth,
             projection=projection,
+            bound=request.rounding_bound,
         )
 
     def facts(self) -> KernelFacts:
@@ -80,7 +82,9 @@ class KernelChoice:
         For a projected Gaussian they speak of the kernel after projection. What projecting adds is bounded by
         `privkde.kernels.projection.distortion_bound`.
         """
-        return kernel_facts(self.name, dim=self.dim, repetitions=self.repetitions, bias=self.bias)
+        return kernel_facts(
+            self.name, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from privkde.kernels.base import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
 from privkde.kernels.draws import signs
+from privkde.kernels.projection import FastProjection
 from privkde.randomness import ByteStream
 
 
@@ -21,14 +22,27 @@ class InnerProductFamily(LsqFamily):
 
 
 class IdentityFamily(InnerProductFamily):
-    """f(x) = g(x) = x, one repetition: Q = S = d, R = 1. Nothing is drawn, f·g is the kernel itself."""
+    """f(x) = g(x) = x, one repetition: Q = S = d. With R = 1 nothing is drawn, f·g is the kernel itself.
 
-    def __init__(self, choice: KernelChoice, _stream: ByteStream) -> None:
+    With R < 1 both are first rotated by public signs and a cosine transform, and f is clipped to [−R, R]: the
+    coordinates of a rotated unit vector are of size 1/√d, and rounding them relative to R makes R times less noise.
+    """
+
+    def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
         super().__init__(choice)
+        self.rotation = (
+            None if self.facts.bound >= 1.0 else FastProjection(choice.dim, choice.dim, stream.child("rotation"))
+        )
 
     def scaled_features(self, x: Float32 | Float64) -> Float32:
-        """The record itself."""
-        return np.clip(self.rows(x), -1.0, 1.0)
+        """The record itself, or rotated, clipped and divided by R."""
+        rotated = self.query_features(x)
+        return np.clip(rotated / self._bound, -1.0, 1.0)
+
+    def query_features(self, y: Float32 | Float64) -> Float32:
+        """The query itself, or rotated."""
+        rows = self.rows(y)
+        return rows if self.rotation is None else self.rotation.project(rows)
 
 
 class SignFamily(InnerProductFamily):
