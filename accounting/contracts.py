@@ -59,10 +59,21 @@ def kde_contract(
         assumed=(
             "instances use independent randomness; the public randomness does not depend on the data",
             "the model view follows by post-processing of the communication view",
+            *_geometric_assumed(facts, rung),
         ),
         parameters={"instances_touched": k, "accountant": rung.name},
         parts=(rounding_contract(facts), protocol.contract(*instance_point)),
     )
+
+
+def _geometric_assumed(facts: KernelFacts, rung: Rung) -> tuple[str, ...]:
+    """What geometric accounting assumes of clients. Source: docs/proofs/geometric.md."""
+    if rung.name != "geometric":
+        return ()
+    own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most Δ²"
+    if not facts.unit_ball:
+        return (own,)
+    return (own, "so do the clients of all users counted on: their roundings of vectors in the unit ball are noise too")
 
 
 def _calibration_checked(protocol: BitsumProtocol, rung: Rung) -> str:

@@ -21,7 +21,7 @@ _POINTS = 33
 def profile_curves(plan: Plan) -> dict[str, Curve]:
     """For each rung that applies, points (ε, δ) with δ from 1e-2 down to a hundredth of the promised δ.
 
-    `paper`, `basic` and `advanced` are traced by solving for ε at given δ; `pld` by evaluating δ at given ε.
+    `pld` is traced by evaluating δ at given ε, the others by solving for ε at given δ.
     """
     protocol = plan.protocol()
     if protocol.name == Pure.name:
@@ -30,7 +30,7 @@ def profile_curves(plan: Plan) -> dict[str, Curve]:
     facts = plan.request.facts()
     curves: dict[str, Curve] = {}
     for name, rung in LADDER.items():
-        if name == "pld":
+        if name == "pld" or (name == "geometric" and not plan.ladder.get(name)):
             continue
         touched = facts.paper_touched if name == "paper" else facts.touched
         points = [(rung.achieved_epsilon(protocol, touched, delta), delta) for delta in deltas]

@@ -23,7 +23,13 @@ INK = "#1b1f24"
 """Lines and letters; whoever puts a figure on a page may replace it by the page's own color."""
 BLUE, ORANGE, GREEN, PURPLE, GRAY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c959f"
 """Okabe and Ito's colors, which people with any kind of color vision can tell apart, and a gray."""
-STYLES = {"paper": (PURPLE, ":"), "basic": (GREEN, "--"), "advanced": (ORANGE, "-."), "pld": (BLUE, "-")}
+STYLES: dict[str, tuple[str, Any]] = {
+    "paper": (PURPLE, ":"),
+    "basic": (GREEN, "--"),
+    "advanced": (ORANGE, "-."),
+    "pld": (BLUE, "-"),
+    "geometric": (INK, (0, (6, 1.5))),
+}
 _SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",  # letters stay letters: smaller, searchable, readable aloud
     "svg.hashsalt": "privkde",  # the same figure is the same file

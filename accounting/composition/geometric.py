@@ -7,6 +7,7 @@ instances. Proofs: docs/proofs/geometric.md.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,15 +91,17 @@ def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
 
 
 def log_moments(atoms: Atoms, allowed: Sequence[float]) -> Array:
-    """ln Σ min(p, cq)^α q^{1−α} for all orders (columns), with the least c that cuts mass `allowed` (rows) off p.
+    """Ln Σ min(p, cq)^α q^{1−α} for all orders (columns), with the least c that cuts mass `allowed` (rows) off p.
 
-    Sums of m(α) − 1 by `expm1`, because for small shifts everything happens near 1. inf where no c is enough.
+    Sums of m(α) − 1 by `expm1`, because for small shifts everything happens near 1; if rounding up left the lower law
+    with more than mass 1, the excess counts as moment. inf where no c is enough.
     """
     keep = atoms.lower > 0.0
     ratios, lower = atoms.ratios[keep], atoms.lower[keep]
     above = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
-    above_upper = np.append(np.cumsum((lower * ratios)[::-1])[::-1][1:], 0.0)
-    cut = np.maximum(above_upper - ratios * above, 0.0) + atoms.infinite  # mass cut off at c = ratios[i]
+    steps = np.append(np.diff(ratios), 0.0)
+    cut = np.cumsum((steps * above)[::-1])[::-1] + atoms.infinite  # Σ (p − cq)₊ at c = ratios[i], positive terms only
+    excess = max(0.0, float(np.sum(lower)) - 1.0)
     logs = np.log(np.maximum(ratios, 1e-300))
     sums = np.cumsum(lower[:, None] * np.expm1(np.outer(logs, ORDERS)), axis=0)
     rows = []
@@ -108,15 +111,16 @@ def log_moments(atoms: Atoms, allowed: Sequence[float]) -> Array:
             rows.append(np.full(len(ORDERS), math.inf))
             continue
         i = int(enough[0])
-        rows.append(np.log1p(np.maximum(sums[i] + above[i] * np.expm1(ORDERS * logs[i]), 0.0)))
+        rows.append(np.log1p(np.maximum(sums[i] + above[i] * np.expm1(ORDERS * logs[i]) + excess, 0.0)))
     return np.array(rows)
 
 
 def small_shift_rates(loss: DominatingLoss, largest: float) -> Array:
-    """sup over 0 < t ≤ `largest` of (Σ p^α q^{1−α} − 1)/t² for both corners, by Taylor's theorem with remainder.
+    """Sup over 0 < t ≤ `largest` of (Σ p^α q^{1−α} − 1)/t² for both corners, by Taylor's theorem with remainder.
 
-    (1 + tg)^α − 1 − αtg = t² g² α(α−1) ∫₀¹ (1−s)(1+stg)^{α−2} ds increases with t for g > 0 (where its value at
-    `largest` serves) and decreases for g < 0 (where t = 0 does); for the other corner it is the reverse.
+    ((1 + tg)^a − 1 − atg)/t² = g² a(a−1) ∫₀¹ (1−s)(1+stg)^{a−2} ds, with a = α or 1−α, is monotone in t for each g
+    (which way depends on the signs of g and a − 2), so the larger of its values at t → 0 and at `largest` bounds it.
+    The linear terms vanish but for mass at infinity: `uncut`. Source: docs/proofs/geometric.md, Lemma 4.
     """
     values = loss.losses()
     lower = loss.masses * np.exp(-values)
@@ -124,9 +128,9 @@ def small_shift_rates(loss: DominatingLoss, largest: float) -> Array:
     masses = np.append(lower, max(0.0, 1.0 - float(np.sum(lower))))[:, None]
     step = largest * gains
     flat = ORDERS * (ORDERS - 1.0) / 2.0 * gains**2
-    toward = np.where(gains > 0.0, (np.expm1(ORDERS * np.log1p(step)) - ORDERS * step) / largest**2, flat)
+    toward = np.maximum(flat, (np.expm1(ORDERS * np.log1p(step)) - ORDERS * step) / largest**2)
     lowered = ORDERS - 1.0
-    away = np.where(gains < 0.0, (np.expm1(-lowered * np.log1p(step)) + lowered * step) / largest**2, flat)
+    away = np.maximum(flat, (np.expm1(-lowered * np.log1p(step)) + lowered * step) / largest**2)
     return np.asarray(np.maximum(np.sum(masses * toward, axis=0), np.sum(masses * away, axis=0)))
 
 
@@ -138,22 +142,31 @@ def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Ar
     levels = largest_shift * np.exp(np.linspace(math.log(SMALLEST_LEVEL), 0.0, LEVELS))
     with np.errstate(over="ignore", invalid="ignore"):
         found = np.tile(small_shift_rates(loss, float(levels[0])), (len(cuts), 1))
-        for below, level in zip(levels[:-1], levels[1:], strict=True):
+        for below, level in itertools.pairwise(levels):
             masses = [cut.allowed(float(below)) for cut in cuts]
             for atoms in corners(loss, float(level)):
                 found = np.maximum(found, log_moments(atoms, masses) / float(below) ** 2)
     return np.where(np.isnan(found), math.inf, found)
 
 
+def uncut(loss: DominatingLoss, touched: Touched) -> float:
+    """k·t_0·P(loss = ∞): what instances of shift at most t_0, which are not cut, add to δ and take from ε."""
+    return touched.total * SMALLEST_LEVEL * touched.largest_shift * loss.infinite
+
+
 def rest_delta(rate: Array, budget: float, epsilon: float | Array) -> Array:
-    """The Rényi bound on δ(ε) of any instances with Σ t² ≤ budget, the best order for each ε."""
-    exponents = budget * rate - np.multiply.outer(np.asarray(epsilon), ORDERS - 1.0) + CONVERSION
+    """The Rényi bound on δ(ε) of any instances with Σ t² ≤ budget, the best order for each ε; 1 if none is finite."""
+    finite = np.isfinite(rate)
+    if not np.any(finite):
+        return np.ones(np.shape(epsilon))
+    orders = ORDERS[finite] - 1.0
+    exponents = budget * rate[finite] - np.multiply.outer(np.asarray(epsilon), orders) + CONVERSION[finite]
     return np.asarray(np.exp(np.minimum(0.0, np.min(exponents, axis=-1))))
 
 
 @lru_cache(maxsize=4)
-def coin_rates(n_users: int, dim: int, largest_shift: float, cuts: tuple[Cut, ...]) -> tuple[Array, float]:
-    """Rates of an instance in which enough of the others toss fair coins, and the probability that some instance fails.
+def coin_rates(n_users: int, touched: Touched, cuts: tuple[Cut, ...]) -> tuple[Array, float, float]:
+    """Rates of instances in which enough of the others toss fair coins, P(some instance fails), and `uncut`.
 
     If the others' mean of (2q−1)² is at most s, each is a fair coin with probability 1 − |2q−1|, on average at least
     1 − √s; fewer than 1 − `COIN_SLACK` of the expected number has probability at most e^{−mean·slack²/2} (Chernoff).
@@ -167,8 +180,9 @@ def coin_rates(n_users: int, dim: int, largest_shift: float, cuts: tuple[Cut, ..
         lower=np.concatenate([coins.values, [0.0]]),
         missing=coins.missing + edge,
     )
-    failure = dim * math.exp(-mean * COIN_SLACK**2 / 2.0)
-    return rates(_symmetric_loss([ProfileTable.of_pair(pair, _grid(pair))]), largest_shift, cuts), failure
+    failure = touched.total * math.exp(-mean * COIN_SLACK**2 / 2.0)
+    loss = _symmetric_loss([ProfileTable.of_pair(pair, _grid(pair))])
+    return rates(loss, touched.largest_shift, cuts), failure, uncut(loss, touched)
 
 
 def _grid(pair: Pair) -> LossGrid:
@@ -215,36 +229,34 @@ class GeometricBound:
 
     def _any_data(self, epsilon: float) -> float:
         """Theorem 1: no matter what the others hold."""
-        budget = self.touched.shift_budget
+        budget, spare = self.touched.shift_budget, uncut(self.loss, self.touched)
         found = min(
-            float(rest_delta(rate, budget, epsilon)) + cut.total(budget, self.touched.total)
+            float(rest_delta(rate, budget, epsilon - spare)) + cut.total(budget, self.touched.total)
             for rate, cut in zip(self.rates, self.cuts, strict=True)
         )
-        return found + self._uncut()
-
-    def _uncut(self) -> float:
-        """Mass at infinity of the instances of least shift, which are not cut."""
-        least = SMALLEST_LEVEL * self.touched.largest_shift
-        return self.touched.total * least * self.loss.infinite
+        return found + spare
 
     def _ball(self, epsilon: float) -> float:
         """Theorem 2: the others' vectors lie in a unit ball, so all instances but one are full of fair coins."""
         touched = self.touched
         if not touched.unit_ball:
             return 1.0
-        coins, failure = coin_rates(self.n_users, touched.total, touched.largest_shift, self.cuts)
+        coins, failure, spare = coin_rates(self.n_users, touched, self.cuts)
         levels = touched.largest_shift * np.exp(np.linspace(math.log(SMALLEST_LARGE), 0.0, LARGE_LEVELS))
         worst = 0.0
         for below, level in zip([0.0, *levels[:-1]], levels, strict=True):
             budget = max(0.0, touched.shift_budget - float(below) ** 2)
-            worst = max(worst, *(self._peeled(atoms, coins, budget, epsilon) for atoms in corners(self.loss, float(level))))
-        return worst + failure
+            worst = max(
+                worst,
+                *(self._peeled(atoms, coins, budget, epsilon - spare) for atoms in corners(self.loss, float(level))),
+            )
+        return worst + failure + spare
 
     def _peeled(self, atoms: Atoms, coins: Array, budget: float, epsilon: float) -> float:
         """E[δ_rest(ε − L)] over the loss L of one instance."""
-        with np.errstate(divide="ignore"):
-            left = epsilon - np.log(atoms.ratios)
         upper = atoms.lower * atoms.ratios
+        seen = upper > 0.0
+        upper, left = upper[seen], epsilon - np.log(atoms.ratios[seen])
         return atoms.infinite + min(
             float(np.dot(upper, rest_delta(rate, budget, left))) + cut.total(budget, self.touched.total)
             for rate, cut in zip(coins, self.cuts, strict=True)

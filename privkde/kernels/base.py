@@ -82,9 +82,7 @@ class KernelChoice:
         For a projected Gaussian they speak of the kernel after projection. What projecting adds is bounded by
         `privkde.kernels.projection.distortion_bound`.
         """
-        return kernel_facts(
-            self.name, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound
-        )
+        return kernel_facts(self.name, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

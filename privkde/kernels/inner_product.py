@@ -36,8 +36,8 @@ class IdentityFamily(InnerProductFamily):
 
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """The record itself, or rotated, clipped and divided by R."""
-        rotated = self.query_features(x)
-        return np.clip(rotated / self._bound, -1.0, 1.0)
+        scaled: Float32 = self.query_features(x) / self._bound
+        return np.clip(scaled, -1.0, 1.0, out=scaled)
 
     def query_features(self, y: Float32 | Float64) -> Float32:
         """The query itself, or rotated."""
