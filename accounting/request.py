@@ -85,10 +85,10 @@ class PlanRequest:
 
     @property
     def rounding_bound(self) -> float | None:
-        """R of identity features: as asked, else the planner's choice where the accountant profits from it."""
+        """R of identity features: as asked; else the planner's choice for accountant `geometric`, 1 for others."""
         if self.kernel != "inner-product" or self.bound is not None:
             return self.bound
-        if self.accountant in (Geometric.name, "auto") and self.bitsum != Pure.name and self.delta > 0.0:
+        if self.accountant == Geometric.name and self.delta > 0.0:
             return chosen_bound(self.dim, self.users_per_protocol)
         return None
 

@@ -410,8 +410,8 @@ def test_only_identity_features_take_a_bound() -> None:
         PlanRequest(**{**SMALL, "kernel": "gaussian", "bound": 0.5})
     asked = partial(PlanRequest, **{**SMALL, "kernel": "inner-product"})
     assert asked(bound=0.5).facts().bound == 0.5
-    assert asked().facts().bound == chosen_bound(16, 1500)
-    assert asked(accountant="pld").facts().bound == 1.0
+    assert asked(accountant="geometric").facts().bound == chosen_bound(16, 1500)
+    assert asked().facts().bound == asked(accountant="pld").facts().bound == 1.0
 
 
 def test_the_contract_names_what_the_others_must_do() -> None:
