@@ -26,7 +26,7 @@ RELATIVE_PAD = 1e-9
 """Every computed δ is enlarged by this factor: it covers the rounding of pmfs and of sums of positive terms."""
 
 GRID_STEPS_PER_DEVIATION = 40
-"""Grid resolution: the step is this fraction of the standard deviation of one instance's loss."""
+"""Default resolution of a grid: steps per standard deviation of one instance's loss."""
 
 _CONVOLUTION_TAIL = 1e-18
 _LARGEST_GRID = 2_000_000
@@ -105,7 +105,13 @@ class LossGrid:
     n_steps: int
 
     @staticmethod
-    def for_pair(pair: Pair, *, n_compositions: int, negligible: float) -> LossGrid:
+    def for_pair(
+        pair: Pair,
+        *,
+        n_compositions: int,
+        negligible: float,
+        steps_per_deviation: int = GRID_STEPS_PER_DEVIATION,
+    ) -> LossGrid:
         """A grid that resolves the loss of `pair` and ends where its profile is below `negligible`."""
         losses = pair.losses()
         finite = np.isfinite(losses)
@@ -115,7 +121,7 @@ class LossGrid:
         end = _tail_start(sizes, np.maximum(pair.upper, pair.lower)[finite], negligible)
         if end <= 0.0:
             return LossGrid(step=1.0, n_steps=1)
-        step = min(max(deviation, end / 1e4) / GRID_STEPS_PER_DEVIATION, end)
+        step = min(max(deviation, end / 1e4) / steps_per_deviation, end)
         # The composed grid has about 20·√k·deviation/step points; keep it affordable.
         span = min(20.0 * math.sqrt(n_compositions) * deviation + end, n_compositions * end)
         step = max(step, 2.0 * span / _LARGEST_GRID)

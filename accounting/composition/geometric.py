@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -30,10 +30,12 @@ CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDE
 CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
 
-LEVELS, SMALLEST_LEVEL = 240, 2e-4
-LARGE_LEVELS, SMALLEST_LARGE = 64, 0.02
+INTERVALS, ROUNDS, SMALLEST_SHIFT = 12, 5, 0.02
+"""Intervals of shifts at first, how often the worst ones are halved, and the end of the lowest as a share of T."""
+STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
 PAD = 1.0 + 1e-6
+ORDER_CHOICES = 128
 
 COIN_SHARE, COIN_SLACK = 0.501, 0.13
 
@@ -54,9 +56,9 @@ class Cut:
         square = touched.shift_budget
         return Cut((1.0 - linear) * mass / square, linear * mass / math.sqrt(touched.total * square))
 
-    def allowed(self, shift: float) -> float:
-        """For one instance."""
-        return self.per_square * shift**2 + self.per_shift * shift
+    def per_unit(self, shift: float) -> float:
+        """For one instance of this shift or more, divided by its shift."""
+        return self.per_square * shift + self.per_shift
 
     def total(self, budget: float, n_instances: int) -> float:
         """For all instances together, if their squared shifts add up to at most `budget`."""
@@ -75,7 +77,7 @@ class Atoms:
 def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
     """((1−t)Q + tP, Q) and (Q, (1−t)Q + tP) for a pair (P, Q) that dominates one instance with t = 1.
 
-    Labelled mixtures of these two dominate every (q A_1 + (1−q) A_0, q' A_1 + (1−q') A_0) with |q − q'| = t, in both
+    Labeled mixtures of these two dominate every (q A_1 + (1−q) A_0, q' A_1 + (1−q') A_0) with |q − q'| = t, in both
     directions, because the table of `loss` is symmetric. Source: docs/proofs/geometric.md, Lemma 1.
     """
     t = shift
@@ -90,103 +92,165 @@ def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
     return toward, away
 
 
-def log_moments(atoms: Atoms, allowed: Sequence[float]) -> Array:
-    """Ln Σ min(p, cq)^α q^{1−α} for all orders (columns), with the least c that cuts mass `allowed` (rows) off p.
+@dataclass(frozen=True, slots=True)
+class Remainders:
+    """One corner as E_Q[(1 + tg)^a], g = P/Q − 1, from where cutting leaves off: the largest powers come last.
 
-    Sums of m(α) − 1 by `expm1`, because for small shifts everything happens near 1; if rounding up left the lower law
-    with more than mass 1, the excess counts as moment. inf where no c is enough.
+    `gains` are the g, `powers` one a for each order: α for *toward*, with g rising; 1−α for *away*, with g falling.
+    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers.
     """
-    keep = atoms.lower > 0.0
-    ratios, lower = atoms.ratios[keep], atoms.lower[keep]
-    above = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
-    steps = np.append(np.diff(ratios), 0.0)
-    cut = np.cumsum((steps * above)[::-1])[::-1] + atoms.infinite  # Σ (p − cq)₊ at c = ratios[i], positive terms only
-    excess = max(0.0, float(np.sum(lower)) - 1.0)
-    logs = np.log(np.maximum(ratios, 1e-300))
-    sums = np.cumsum(lower[:, None] * np.expm1(np.outer(logs, ORDERS)), axis=0)
-    rows = []
-    for mass in allowed:
-        enough = np.flatnonzero(cut <= mass)
-        if len(enough) == 0:
-            rows.append(np.full(len(ORDERS), math.inf))
-            continue
-        i = int(enough[0])
-        rows.append(np.log1p(np.maximum(sums[i] + above[i] * np.expm1(ORDERS * logs[i]) + excess, 0.0)))
-    return np.array(rows)
+
+    gains: Array
+    lower: Array
+    powers: Array
+    cuts: Array
+
+    @staticmethod
+    def of(gains: Array, lower: Array, powers: Array) -> Remainders:
+        """For atoms in the order in which they are cut, the last first."""
+        beyond = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
+        steps = np.append(np.abs(np.diff(gains)), 0.0)
+        return Remainders(gains, lower, powers, np.cumsum((steps * beyond)[::-1])[::-1])  # positive terms only
+
+    def at(self, shift: float) -> Array:
+        """((1 + tg)^a − 1 − atg)/t² for each g (rows) and each order (columns); its limit for t = 0."""
+        gains = self.gains[:, None]
+        if shift == 0.0:
+            return np.asarray(self.powers * (self.powers - 1.0) / 2.0 * gains**2)
+        step = shift * gains
+        return np.asarray((np.expm1(self.powers * np.log1p(step)) - self.powers * step) / shift**2)
+
+    def squared_rates(self, below: float, above: float, allowed: Sequence[float]) -> Array:
+        """Bound on (M(α) − 1)/t² for t in [below, above] if g is cut so that it loses at most `allowed`·t (rows).
+
+        For every g the remainder is monotone in t, so its values at the two ends bound it.
+        Source: docs/proofs/geometric.md, Lemma 3.
+        """
+        away = self.powers[0] < 0.0
+        lost = self.cuts / np.maximum(1.0 + above * self.gains, 1e-300) if away else self.cuts
+        last = [int(np.argmax(lost <= mass)) for mass in allowed]  # the last atom loses nothing, so there is one
+        end = max(last) + 1
+        kept = Remainders(self.gains[:end], self.lower[:end], self.powers, self.cuts[:end])
+        weights = np.where(np.arange(end) <= np.array(last)[:, None], kept.lower, 0.0)
+        weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
+        return np.asarray(weights @ np.maximum(kept.at(below), kept.at(above)))
 
 
-def small_shift_rates(loss: DominatingLoss, largest: float) -> Array:
-    """Sup over 0 < t ≤ `largest` of (Σ p^α q^{1−α} − 1)/t² for both corners, by Taylor's theorem with remainder.
+def remainders(loss: DominatingLoss) -> tuple[Remainders, Remainders]:
+    """Both corners of a pair, *toward* and *away*."""
+    atoms, _ = corners(loss, 1.0)
+    kept = atoms.lower > 0.0
+    gains, lower = atoms.ratios[kept] - 1.0, atoms.lower[kept]
+    return Remainders.of(gains, lower, ORDERS), Remainders.of(gains[::-1], lower[::-1], 1.0 - ORDERS)
 
-    ((1 + tg)^a − 1 − atg)/t² = g² a(a−1) ∫₀¹ (1−s)(1+stg)^{a−2} ds, with a = α or 1−α, is monotone in t for each g
-    (which way depends on the signs of g and a − 2), so the larger of its values at t → 0 and at `largest` bounds it.
-    The linear terms vanish but for mass at infinity: `uncut`. Source: docs/proofs/geometric.md, Lemma 4.
+
+def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: int) -> Array:
+    """The elementwise largest bound(below, above) over intervals that cover all of `points`.
+
+    In each round those intervals that attain a finite supremum somewhere are halved.
     """
-    values = loss.losses()
-    lower = loss.masses * np.exp(-values)
-    gains = np.append(np.expm1(values), -1.0)[:, None]
-    masses = np.append(lower, max(0.0, 1.0 - float(np.sum(lower))))[:, None]
-    step = largest * gains
-    flat = ORDERS * (ORDERS - 1.0) / 2.0 * gains**2
-    toward = np.maximum(flat, (np.expm1(ORDERS * np.log1p(step)) - ORDERS * step) / largest**2)
-    lowered = ORDERS - 1.0
-    away = np.maximum(flat, (np.expm1(-lowered * np.log1p(step)) + lowered * step) / largest**2)
-    return np.asarray(np.maximum(np.sum(masses * toward, axis=0), np.sum(masses * away, axis=0)))
+    intervals = list(itertools.pairwise(points.tolist()))
+    values = [bound(*interval) for interval in intervals]
+    for _ in range(rounds):
+        table = np.array(values)
+        worst = np.where(np.all(np.isfinite(table), axis=0), np.argmax(table, axis=0), -1)
+        for i in sorted(set(worst.ravel().tolist()) - {-1}, reverse=True):
+            below, above = intervals[i]
+            middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
+            intervals[i : i + 1] = [(below, middle), (middle, above)]
+            values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
+    return np.max(np.array(values), axis=0)
+
+
+def shifts(largest_shift: float) -> Array:
+    """The first intervals of shifts."""
+    return np.append(0.0, largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, INTERVALS))
 
 
 def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Array:
-    """K(α): ln moments per unit of squared shift, the supremum over all t ≤ `largest_shift`; a row for each cut.
+    """K(α): ln moments per unit of squared shift, the supremum over all t ≤ `largest_shift`; a row for each cut."""
+    both = remainders(loss)
 
-    A shift in (t_{j−1}, t_j] is at most as revealing as t_j and uses up at least t_{j−1}² of the budget.
-    """
-    levels = largest_shift * np.exp(np.linspace(math.log(SMALLEST_LEVEL), 0.0, LEVELS))
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = np.tile(small_shift_rates(loss, float(levels[0])), (len(cuts), 1))
-        for below, level in itertools.pairwise(levels):
-            masses = [cut.allowed(float(below)) for cut in cuts]
-            for atoms in corners(loss, float(level)):
-                found = np.maximum(found, log_moments(atoms, masses) / float(below) ** 2)
-    return np.where(np.isnan(found), math.inf, found)
+    def rate(below: float, above: float) -> Array:
+        toward, away = (one.squared_rates(below, above, [cut.per_unit(below) for cut in cuts]) for one in both)
+        moment = np.maximum(toward, away)
+        if below > 0.0:  # ln(1 + t²m)/t² falls with t
+            moment = np.log1p(below**2 * moment) / below**2
+        return np.nan_to_num(moment, nan=math.inf, posinf=math.inf)
 
-
-def uncut(loss: DominatingLoss, touched: Touched) -> float:
-    """k·t_0·P(loss = ∞): what instances of shift at most t_0, which are not cut, add to δ and take from ε."""
-    return touched.total * SMALLEST_LEVEL * touched.largest_shift * loss.infinite
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return supremum(rate, shifts(largest_shift), rounds=ROUNDS)
 
 
-def rest_delta(rate: Array, budget: float, epsilon: float | Array) -> Array:
-    """The Rényi bound on δ(ε) of any instances with Σ t² ≤ budget, the best order for each ε; 1 if none is finite."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Theorem 1: δ(ε) of at most `n_instances` instances, each dominated by one pair, from Σ t² alone."""
+
+    cuts: tuple[Cut, ...]
+    rates: Array
+    n_instances: int
+    infinite: float
+    """P's mass at infinite loss, for t = 1."""
+    surplus: float
+    """What rounding up left Q with beyond mass 1."""
+
+    @staticmethod
+    def of(loss: DominatingLoss, touched: Touched, cuts: tuple[Cut, ...]) -> Rest:
+        """For instances that this pair dominates if they flip completely."""
+        return Rest(
+            cuts=cuts,
+            rates=rates(loss, touched.largest_shift, cuts),
+            n_instances=touched.total,
+            infinite=loss.infinite,
+            surplus=max(0.0, float(np.sum(loss.masses * np.exp(-loss.losses()))) - 1.0),
+        )
+
+    def delta(self, budget: float, epsilon: Array) -> Array:
+        """The bound for Σ t² ≤ budget: a row for each cut, a column for each ε. Any order is valid for any ε."""
+        infinite = math.sqrt(self.n_instances * budget) * self.infinite
+        left = epsilon - infinite - 2.0 * self.n_instances * self.surplus
+        rows = [
+            _converted(rate, budget, left) + cut.total(budget, self.n_instances) + infinite
+            for rate, cut in zip(self.rates, self.cuts, strict=True)
+        ]
+        return np.array(rows)
+
+
+def _converted(rate: Array, budget: float, epsilon: Array) -> Array:
+    """e^{K(α)·budget − (α−1)ε}(α−1)^{α−1}/α^α, at most 1, with the order that is best at a nearby ε."""
     finite = np.isfinite(rate)
     if not np.any(finite):
-        return np.ones(np.shape(epsilon))
-    orders = ORDERS[finite] - 1.0
-    exponents = budget * rate[finite] - np.multiply.outer(np.asarray(epsilon), orders) + CONVERSION[finite]
-    return np.asarray(np.exp(np.minimum(0.0, np.min(exponents, axis=-1))))
+        return np.ones(len(epsilon))
+    orders, start = ORDERS[finite] - 1.0, budget * rate[finite] + CONVERSION[finite]
+    low, high = float(np.min(epsilon)), float(np.max(epsilon))
+    best = np.argmin(start - np.outer(np.linspace(low, high, ORDER_CHOICES), orders), axis=1)
+    nearest = ((ORDER_CHOICES - 1) * (epsilon - low) / max(high - low, 1e-300) + 0.5).astype(np.intp)
+    chosen = best[np.minimum(nearest, ORDER_CHOICES - 1)]
+    return np.asarray(np.exp(np.minimum(0.0, start[chosen] - orders[chosen] * epsilon)))
 
 
 @lru_cache(maxsize=4)
-def coin_rates(n_users: int, touched: Touched, cuts: tuple[Cut, ...]) -> tuple[Array, float, float]:
-    """Rates of instances in which enough of the others toss fair coins, P(some instance fails), and `uncut`.
+def coins(n_users: int, touched: Touched, cuts: tuple[Cut, ...]) -> tuple[Rest, float]:
+    """Instances in which enough of the others toss fair coins, and P(some instance has too few).
 
     If the others' mean of (2q−1)² is at most s, each is a fair coin with probability 1 − |2q−1|, on average at least
     1 − √s; fewer than 1 − `COIN_SLACK` of the expected number has probability at most e^{−mean·slack²/2} (Chernoff).
-    Source: docs/proofs/geometric.md, Lemma 3.
+    Source: docs/proofs/geometric.md, Lemma 4.
     """
     mean = (n_users - 1) * (1.0 - math.sqrt(COIN_SHARE))
-    coins = binomial(math.floor((1.0 - COIN_SLACK) * mean), 0.5)
-    edge = float(coins.values[0]) + float(coins.values[-1])
+    law = binomial(math.floor((1.0 - COIN_SLACK) * mean), 0.5)
+    edge = float(law.values[0]) + float(law.values[-1])
     pair = Pair(
-        upper=np.concatenate([[0.0], coins.values]),
-        lower=np.concatenate([coins.values, [0.0]]),
-        missing=coins.missing + edge,
+        upper=np.concatenate([[0.0], law.values]),
+        lower=np.concatenate([law.values, [0.0]]),
+        missing=law.missing + edge,
     )
-    failure = touched.total * math.exp(-mean * COIN_SLACK**2 / 2.0)
     loss = _symmetric_loss([ProfileTable.of_pair(pair, _grid(pair))])
-    return rates(loss, touched.largest_shift, cuts), failure, uncut(loss, touched)
+    return Rest.of(loss, touched, cuts), touched.total * math.exp(-mean * COIN_SLACK**2 / 2.0)
 
 
 def _grid(pair: Pair) -> LossGrid:
-    return LossGrid.for_pair(pair, n_compositions=1, negligible=NEGLIGIBLE)
+    return LossGrid.for_pair(pair, n_compositions=1, negligible=NEGLIGIBLE, steps_per_deviation=STEPS_PER_DEVIATION)
 
 
 def _symmetric_loss(kinds: Sequence[ProfileTable]) -> DominatingLoss:
@@ -204,8 +268,7 @@ class GeometricBound:
     loss: DominatingLoss
     n_users: int
     touched: Touched
-    cuts: tuple[Cut, ...]
-    rates: Array
+    any_data: Rest
 
     @staticmethod
     def of(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
@@ -216,51 +279,33 @@ class GeometricBound:
         loss = _symmetric_loss(kinds)
         cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in CUT_SHARES)
         return GeometricBound(
-            loss=loss,
-            n_users=protocol.n_users,
-            touched=touched,
-            cuts=cuts,
-            rates=rates(loss, touched.largest_shift, cuts),
+            loss=loss, n_users=protocol.n_users, touched=touched, any_data=Rest.of(loss, touched, cuts)
         )
 
     def delta(self, epsilon: float) -> float:
         """The smaller of the bounds that apply, rounded up."""
-        return min(1.0, PAD * min(self._any_data(epsilon), self._ball(epsilon)))
-
-    def _any_data(self, epsilon: float) -> float:
-        """Theorem 1: no matter what the others hold."""
-        budget, spare = self.touched.shift_budget, uncut(self.loss, self.touched)
-        found = min(
-            float(rest_delta(rate, budget, epsilon - spare)) + cut.total(budget, self.touched.total)
-            for rate, cut in zip(self.rates, self.cuts, strict=True)
-        )
-        return found + spare
+        whatever = float(np.min(self.any_data.delta(self.touched.shift_budget, np.array([epsilon]))))
+        return min(1.0, PAD * min(whatever, self._ball(epsilon)))
 
     def _ball(self, epsilon: float) -> float:
         """Theorem 2: the others' vectors lie in a unit ball, so all instances but one are full of fair coins."""
-        touched = self.touched
-        if not touched.unit_ball:
+        if not self.touched.unit_ball:
             return 1.0
-        coins, failure, spare = coin_rates(self.n_users, touched, self.cuts)
-        levels = touched.largest_shift * np.exp(np.linspace(math.log(SMALLEST_LARGE), 0.0, LARGE_LEVELS))
-        worst = 0.0
-        for below, level in zip([0.0, *levels[:-1]], levels, strict=True):
-            budget = max(0.0, touched.shift_budget - float(below) ** 2)
-            worst = max(
-                worst,
-                *(self._peeled(atoms, coins, budget, epsilon - spare) for atoms in corners(self.loss, float(level))),
-            )
-        return worst + failure + spare
+        rest, failure = coins(self.n_users, self.touched, self.any_data.cuts)
 
-    def _peeled(self, atoms: Atoms, coins: Array, budget: float, epsilon: float) -> float:
-        """E[δ_rest(ε − L)] over the loss L of one instance."""
-        upper = atoms.lower * atoms.ratios
-        seen = upper > 0.0
-        upper, left = upper[seen], epsilon - np.log(atoms.ratios[seen])
-        return atoms.infinite + min(
-            float(np.dot(upper, rest_delta(rate, budget, left))) + cut.total(budget, self.touched.total)
-            for rate, cut in zip(coins, self.cuts, strict=True)
-        )
+        def peeled(below: float, above: float) -> Array:
+            budget = max(0.0, self.touched.shift_budget - below**2)
+            return np.array([max(_peeled(atoms, rest, budget, epsilon) for atoms in corners(self.loss, above))])
+
+        return failure + float(supremum(peeled, shifts(self.touched.largest_shift), rounds=ROUNDS)[0])
+
+
+def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
+    """E[δ_rest(ε − L)] over the loss L of one instance, with the best cut."""
+    upper = atoms.lower * atoms.ratios
+    seen = upper > 0.0
+    left = epsilon - np.log(atoms.ratios[seen])
+    return atoms.infinite + float(np.min(rest.delta(budget, left) @ upper[seen]))
 
 
 @dataclass(frozen=True, slots=True)
