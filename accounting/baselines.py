@@ -46,12 +46,12 @@ class Baseline:
         )
 
 
-def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> Baseline:
+def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, share: float = 1.0) -> Baseline:
     """Gaussian noise on Σ_u f(x_u), with the replace-one sensitivity √I · sup‖f(x) − f(x')‖₂; no rounding."""
     sensitivity = math.sqrt(facts.n_repetitions) * facts.replaced_norm
     mechanism = GaussianMechanism.calibrate(epsilon, delta, sensitivity)
     in_bits = mechanism.standard_deviation / (2.0 * facts.bound)
-    parts = predicted_error(facts, n_users, in_bits)
+    parts = predicted_error(facts, share * n_users, in_bits)
     return Baseline(
         name="central",
         bitsum_rmse=in_bits,
@@ -60,7 +60,7 @@ def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -
     )
 
 
-def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> Baseline:
+def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, share: float = 1.0) -> Baseline:
     """Randomized response that does not count on anybody else: the shuffled law with one user."""
     target = Target(rung=PrivacyLossComposition(), touched=facts.touched, epsilon=epsilon, delta=delta)
     alone = _alone(target)
@@ -77,7 +77,7 @@ def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> 
     return Baseline(
         name="local",
         bitsum_rmse=rmse,
-        predicted_rmse=predicted_error(facts, n_users, rmse).total,
+        predicted_rmse=predicted_error(facts, share * n_users, rmse).total,
         contract=contract,
     )
 
@@ -91,12 +91,14 @@ def _alone(target: Target) -> RandomizedResponse:
     return found
 
 
-def baselines(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float) -> tuple[Baseline, ...]:
-    """Those that exist for this request."""
+def baselines(
+    facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, share: float = 1.0
+) -> tuple[Baseline, ...]:
+    """Those that exist for n users, of whom a share has the density in question."""
     found = []
     for build in (central, local):
         try:
-            found.append(build(facts, n_users, epsilon=epsilon, delta=delta))
+            found.append(build(facts, n_users, epsilon=epsilon, delta=delta, share=share))
         except InfeasibleError:
             continue
     return tuple(found)

@@ -104,21 +104,31 @@ def _rungs(request: PlanRequest, bitsum: str) -> list[list[Rung]]:
     """Rungs to try; of the first group in which any works, the one of least noise wins.
 
     `pld` composes the exact losses of bits that may flip completely, so no other rung that assumes this needs less
-    noise; those serve where its grid is refused. `geometric` is tried where the bits can only shift half as far.
+    noise; those serve where its grid is refused. `geometric` is tried where squared shifts add up to at most half the
+    number of bits; where to less than an eighth, what its conversion loses cannot matter and `pld` is left out.
     """
     if request.accountant != "auto":
         return [[LADDER[request.accountant]]]
     if bitsum == Pure.name:
         return [[Basic()]]
     touched = request.facts().touched
-    best = ["geometric", "pld"] if touched.shift_budget <= touched.total / 2.0 else ["pld"]
-    return [[LADDER[name] for name in best], [LADDER["advanced"], LADDER["basic"]]]
+    groups = [["pld"], ["advanced", "basic"]]
+    if touched.shift_budget <= touched.total / 8.0:
+        groups.insert(0, ["geometric"])
+    elif touched.shift_budget <= touched.total / 2.0:
+        groups[0].append("geometric")
+    return [[LADDER[name] for name in group] for group in groups]
 
 
 def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError:
-    """Error of the density for the users that run one protocol."""
-    n = request.users_per_protocol
-    return predicted_error(request.facts(), n, protocol.rmse(n))
+    """Error of a density: of all users, or of a class with an even share of them."""
+    label = request.label_response()
+    return predicted_error(
+        request.facts(),
+        request.users_per_density,
+        protocol.rmse(request.users_per_protocol),
+        mislabeled=0.0 if label is None else 1.0 - label.keep_probability,
+    )
 
 
 def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
@@ -131,7 +141,7 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     else:  # the law of the noise does not depend on n, so the error falls as 1/n
         n = math.ceil(request.users_per_protocol * privacy / USELESS_ERROR) + 1
     where = f"the smallest feasible n is about {n:,}" if n else f"no n up to {MOST_USERS:,} is enough"
-    per = " per class" if request.classes else ""
+    per = " per class" if request.n_protocols > 1 else ""
     raise InfeasibleError(
         f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.epsilon:g},"
         f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
@@ -143,8 +153,8 @@ def _smallest_useful_users(request: PlanRequest, bitsum: str) -> int | None:
     """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
 
     def useful(n: int) -> bool:
-        per_class = 1 if request.classes is None else request.classes
-        asked = dataclasses.replace(request, users=n * per_class, min_users=None, bitsum=bitsum, allow_useless=True)
+        users = n * request.n_protocols
+        asked = dataclasses.replace(request, users=users, min_users=None, bitsum=bitsum, allow_useless=True)
         try:
             protocol, _, _ = _calibrate(asked, bitsum, silent, certified=False)
         except PrivkdeError:
@@ -153,7 +163,7 @@ def _smallest_useful_users(request: PlanRequest, bitsum: str) -> int | None:
 
     low = request.users_per_protocol
     high = low
-    most = MOST_USERS // (request.classes or 1)
+    most = MOST_USERS // request.n_protocols
     while not useful(high):
         if high >= most:
             return None

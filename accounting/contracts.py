@@ -15,18 +15,25 @@ PAPER_PROTOCOL = "the paper, Algorithm 1"
 
 def rounding_contract(facts: KernelFacts) -> Contract:
     """Randomized rounding of f(x)/R to bits: unbiased, bounds what a user can touch, protects nothing by itself."""
-    touched = facts.touched
+    touched, joint = facts.touched, facts.joint_classes is not None
+    per_class = f"min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
+    counted = f"2·{facts.sparsity}·{facts.n_repetitions} + 2" if joint else per_class
     return Contract(
-        component="randomized rounding of the features",
-        guarantees=(Guarantee(epsilon=0.0, delta=1.0, adjacency=Adjacency.FEATURES, view=View.LOCAL),),
+        component="randomized rounding of the features" + (" in the block of the label" if joint else ""),
+        guarantees=(
+            Guarantee(
+                epsilon=0.0,
+                delta=1.0,
+                adjacency=Adjacency.RECORD if joint else Adjacency.FEATURES,
+                view=View.LOCAL,
+            ),
+        ),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
             method="replacing x changes at most min(2S, Q) bits' laws per repetition; zero coordinates are fair coins",
             source="docs/proofs/composition.md, Lemma 0",
         ),
-        checked=(
-            f"min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions} = {touched.total} touched instances",
-        ),
+        checked=(f"{counted} = {touched.total} touched instances",),
         assumed=("the client maps any x, however unusual, into [−R, R]^Q with at most S non-zero coordinates",),
         parameters={"bound": facts.bound, "coordinates": facts.n_coordinates, "sparsity": facts.sparsity},
     )
@@ -41,18 +48,23 @@ def kde_contract(
     delta: float,
     instance_point: tuple[float, float],
 ) -> Contract:
-    """All instances together: (ε, δ) for replacing one user's features, in the communication and the model view."""
+    """All instances together: (ε, δ) in the communication and the model view.
+
+    For replacing one user's features; with joint labels for replacing its whole record.
+    """
     k = facts.touched.total
-    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION)
+    adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
+    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.COMMUNICATION)
     one = protocol.local_guarantee()
     local = Guarantee(
         epsilon=0.0 if one.is_empty else k * one.epsilon,
         delta=min(1.0, k * one.delta),
-        adjacency=Adjacency.FEATURES,
+        adjacency=adjacency,
         view=View.LOCAL,
     )
+    what = "KDE" if facts.joint_classes is None else f"KDE classifier with {facts.joint_classes} joint labels"
     return Contract(
-        component=f"{facts.name} KDE from {facts.n_instances} bitsum instances, {k} of them touched by one user",
+        component=f"{facts.name} {what} from {facts.n_instances} bitsum instances, {k} of them touched by one user",
         guarantees=(communication, communication.restated(view=View.MODEL), local),
         evidence=rung.evidence,
         checked=(_calibration_checked(protocol, rung),),
@@ -60,6 +72,7 @@ def kde_contract(
             "instances use independent randomness; the public randomness does not depend on the data",
             "the model view follows by post-processing of the communication view",
             *_geometric_assumed(facts, rung),
+            *_joint_assumed(facts),
         ),
         parameters={"instances_touched": k, "accountant": rung.name},
         parts=(rounding_contract(facts), protocol.contract(*instance_point)),
@@ -71,9 +84,18 @@ def _geometric_assumed(facts: KernelFacts, rung: Rung) -> tuple[str, ...]:
     if rung.name != "geometric":
         return ()
     own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most Δ²"
+    if facts.name == "inner-product-signs":
+        own += "; it takes part only if the drawn signs keep the declared Δ², which it computes"
     if not facts.unit_ball:
         return (own,)
     return (own, "so do the clients of all users counted on: their roundings of vectors in the unit ball are noise too")
+
+
+def _joint_assumed(facts: KernelFacts) -> tuple[str, ...]:
+    """What joint labels assume of a collection. Source: docs/proofs/geometric.md, "Joint labels"."""
+    if facts.joint_classes is None:
+        return ()
+    return ("nothing else is published that depends on the labels; the number of users is public",)
 
 
 def _calibration_checked(protocol: BitsumProtocol, rung: Rung) -> str:

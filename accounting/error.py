@@ -44,7 +44,7 @@ def sup_error_bound(kernel: KernelFacts, n_users: int, bitsum: BitsumError) -> f
     RMSE: sqrt(4β² + (16R⁴S/I)(S + (E/n)²) + 8R⁴S²b²/n²); b = 0 is the paper's Theorem 3.2.
     Mean absolute: sqrt(2β² + 8R⁴S²/I) + 2R²S·A/n (no independence is used for the second term).
     """
-    r4, s, i, b = kernel.bound**4, kernel.sparsity, kernel.n_repetitions, kernel.bias
+    r4, s, i, b = kernel.bound**4, kernel.sparsity, kernel.n_repetitions, kernel.largest_bias
     if bitsum.measure is ErrorMeasure.ABSOLUTE:
         return math.sqrt(2.0 * b**2 + 8.0 * r4 * s**2 / i) + 2.0 * kernel.bound**2 * s * bitsum.value / n_users
     noise = 16.0 * r4 * s / i * (s + (bitsum.value / n_users) ** 2)
@@ -59,19 +59,25 @@ class PredictedError:
     feature: float
     rounding: float
     privacy: float
+    labels: float = 0.0
+    """How far users that reported another class may pull a class's density: a bias, too."""
 
     @property
     def total(self) -> float:
         """Root of the sum of squares."""
-        return math.sqrt(self.bias**2 + self.feature**2 + self.rounding**2 + self.privacy**2)
+        bias = self.bias + self.labels
+        return math.sqrt(bias**2 + self.feature**2 + self.rounding**2 + self.privacy**2)
 
 
-def predicted_error(kernel: KernelFacts, n_users: int, bitsum_rmse: float) -> PredictedError:
-    """Feature, rounding and privacy error of K̃(y) for n users."""
+def predicted_error(
+    kernel: KernelFacts, n_users: float, bitsum_rmse: float, *, mislabeled: float = 0.0
+) -> PredictedError:
+    """Feature, rounding and privacy error of K̃(y) for n users, of whom a share `mislabeled` belongs elsewhere."""
     i = kernel.n_repetitions
     return PredictedError(
         bias=kernel.bias,
         feature=math.sqrt(kernel.feature / i),
         rounding=math.sqrt(kernel.rounding / (n_users * i)),
         privacy=math.sqrt(kernel.privacy / i) * bitsum_rmse / n_users,
+        labels=mislabeled,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from accounting.guarantee import Guarantee
+from accounting.guarantee import Adjacency, Guarantee
 from accounting.mechanisms import (
     NegativeBinomialNoise,
     PoissonNoise,
@@ -53,8 +53,9 @@ def _promise(plan: Plan) -> list[str]:
 
 def _in_words(main: Guarantee) -> str:
     plus = "" if main.delta == 0 else f" plus {main.delta:g}"
+    what = "features and label are" if main.adjacency is Adjacency.RECORD else "features are"
     return (
-        "Whatever one person's features are replaced by, the probability of anything that an observer of all"
+        f"Whatever one person's {what} replaced by, the probability of anything that an observer of all"
         f" shuffled messages may see is at most e^{main.epsilon:g} times what it was{plus}."
     )
 
@@ -71,15 +72,22 @@ def _randomizer(plan: Plan) -> list[str]:
 
 def _accounting(plan: Plan) -> list[str]:
     facts = plan.request.facts()
+    formula = f"min(2S, Q)·I = min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
+    if plan.request.joint:
+        formula = f"2SI + 2 = 2·{facts.sparsity}·{facts.n_repetitions} + 2"
     lines = [
-        f"One user touches min(2S, Q)·I = min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
-        f" = {plan.instances_per_user} bitsum instances.",
+        f"One user touches {formula} = {plan.instances_per_user} bitsum instances.",
         f"One instance is ({plan.epsilon_0:.6g}, {plan.delta_0:.3g})-DP.",
     ]
     if plan.accountant in ("advanced", "paper") and plan.bitsum != Pure.name:
         lines.append("ε = ε₀(e^ε₀ − 1)·k + ε₀·sqrt(2k ln(1/δ')), δ = k·δ₀ + δ', δ' = δ/2 (Theorem 3.2).")
     elif plan.accountant == "basic" or plan.bitsum == Pure.name:
         lines.append("ε = k·ε₀, δ = k·δ₀ (basic composition).")
+    elif plan.accountant == "geometric":
+        lines.append(
+            f"Squared shifts of one user's bits add up to at most Δ² = {facts.touched.shift_budget:.6g}; the bound on"
+            " δ(ε) is computed from that (docs/proofs/geometric.md, which recomputes one plan by hand)."
+        )
     else:
         lines.append("δ(ε) = E[(1 − e^{ε − L})₊] for the composed privacy loss L of a dominating pair (rounded up).")
     lines.append("What each rung proves at these parameters:")
@@ -93,10 +101,12 @@ def _error(plan: Plan) -> list[str]:
     parts = plan.error
     lines = [
         f"Bitsum RMSE {plan.bitsum_rmse:.6g} out of {plan.request.users_per_protocol} users.",
-        f"Predicted error of the density, at most: {parts.total:.4g} = sqrt(bias {parts.bias:.3g}² + features"
-        f" {parts.feature:.3g}² + rounding {parts.rounding:.3g}² + privacy {parts.privacy:.3g}²).",
-        f"Theorem 3.2 guarantees supRMSE ≤ {plan.sup_rmse_bound:.4g}.",
+        f"Predicted error of the density, at most: {parts.total:.4g} = sqrt((bias {parts.bias:.3g} + labels"
+        f" {parts.labels:.3g})² + features {parts.feature:.3g}² + rounding {parts.rounding:.3g}² + privacy"
+        f" {parts.privacy:.3g}²).",
     ]
+    if plan.sup_rmse_bound is not None:
+        lines.append(f"Theorem 3.2 guarantees supRMSE ≤ {plan.sup_rmse_bound:.4g}.")
     lines += [f"For comparison, {b.name} DP: predicted error {b.predicted_rmse:.4g}." for b in plan.baselines]
     return lines
 

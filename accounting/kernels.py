@@ -6,6 +6,7 @@ A family draws pairs (f, g) of maps into [−R, R]^Q with at most S non-zero coo
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ MOST_DIMENSIONS = 10**6
 DEFAULT_BIAS = 0.05
 NORM_SLACK = 1.0001
 """Norms are held to 1 in single precision; nothing rests on their last digits."""
+LEAST_ROTATED = 32
+"""Fewest dimensions in which rotating and clipping is chosen by itself."""
+WEIGHT_STEPS = 2**20
+MOST_SINGULAR = 4096
+"""Side of the largest matrix whose singular value is computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,35 +53,73 @@ class KernelFacts:
     """Bound on Σ t² over all instances, where t is how far replacing x moves a bit's probability."""
     largest_shift: float = 1.0
     """Largest single t."""
+    linear: bool = False
+    """Whether f is odd, f(−x) = −f(x): then zero is halfway between f(x) and something that x may be replaced by."""
     unit_ball: bool = False
     """Whether every user's f(x)/R over all instances has norm at most 1."""
+    joint_classes: int | None = None
+    """Number of classes, if one collection holds instances for each of them and for their sizes (`joint`)."""
+    size_weight: float = 1.0
+    """With joint classes: a user's bit for the size of its class is one with probability (1 + w)/2, else (1 − w)/2."""
 
     @property
     def touched(self) -> Touched:
         """min(2S, Q)·I instances change law when one user's x is replaced.
 
         Every user sends a bit in every instance; a zero coordinate is a fair coin whatever x is. So only
-        coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q.
+        coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q. With joint
+        classes, S·I of either class if the class changes, and two sizes.
         """
+        joint = self.joint_classes is not None
         return Touched(
-            groups=self.n_repetitions,
-            per_group=min(2 * self.sparsity, self.n_coordinates),
+            groups=2 * self.sparsity * self.n_repetitions + 2 if joint else self.n_repetitions,
+            per_group=1 if joint else min(2 * self.sparsity, self.n_coordinates),
             squared_shift=self.squared_shift,
             largest_shift=self.largest_shift,
             unit_ball=self.unit_ball,
         )
 
     @property
+    def largest_bias(self) -> float:
+        """Bound on |E[f(x)·g(y)] − k(x, y)| for all x and y; clipping may take away all but R, however unlikely."""
+        return 1.0 - self.bound if self.name == "inner-product" else self.bias
+
+    def joint(self, n_classes: int) -> KernelFacts:
+        """One collection for (x, c): the block of c holds f(x), those of other classes zeros, and a bit per class c.
+
+        If c stays, Σ t² ≤ Δ² as before. If it changes, one block moves to zero and one away from it (t ≤ ½), and two
+        sizes by w: the weight is such that this, too, is at most Δ² where it can be. Everybody rounds in every block.
+        Source: docs/proofs/geometric.md, "Joint labels".
+        """
+        same, n_bits = self.touched.shift_budget, self.sparsity * self.n_repetitions
+        apart = same / 2.0 if self.linear else n_bits / 2.0
+        weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift
+        weight = math.floor(weight * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
+        shift = max(same, apart + 2.0 * weight**2)
+        i = self.n_repetitions
+        return dataclasses.replace(
+            self,
+            joint_classes=n_classes,
+            size_weight=weight,
+            squared_shift=shift,
+            unit_ball=False,
+            rounding=n_classes * (self.rounding + i * (1.0 / weight**2 - 1.0) / 4.0),
+            privacy=self.privacy + i / weight**2,
+            replaced_norm=max(self.replaced_norm, 2.0 * self.bound * math.sqrt(shift / i)),
+        )
+
+    @property
     def paper_touched(self) -> Touched:
         """How the published calibration groups them: identity features compose over the d coordinates."""
-        if self.name == "inner-product":
+        if self.name == "inner-product" and self.joint_classes is None:
             return Touched(groups=self.n_coordinates, per_group=1)
         return self.touched
 
     @property
     def n_instances(self) -> int:
-        """All I·Q instances, in each of which every user sends messages."""
-        return self.n_repetitions * self.n_coordinates
+        """All I·Q instances, in each of which every user sends messages; I·Q + 1 for each joint class."""
+        one = self.n_repetitions * self.n_coordinates
+        return one if self.joint_classes is None else (one + 1) * self.joint_classes
 
     @property
     def instance_bits(self) -> int:
@@ -99,15 +143,23 @@ def _inner_product(dim: int, _repetitions: int, _bias: float, bound: float) -> K
     return KernelFacts(
         name="inner-product", dim=dim, n_repetitions=1, n_coordinates=dim, bound=bound, sparsity=dim,
         bias=clipping_bias(dim, bound), feature=0.0, rounding=bound**2, privacy=4.0 * bound**2, replaced_norm=2.0,
-        squared_shift=(NORM_SLACK / bound) ** 2, unit_ball=bound >= 1.0,
+        squared_shift=(NORM_SLACK / bound) ** 2, linear=True, unit_ball=bound >= 1.0,
     )  # fmt: skip
 
 
 def _inner_product_signs(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
-    """x·y with random signs f = g = σ·x."""
+    """x·y with random signs f = g = σ·x.
+
+    Σ t² ≤ σ_max²/d for the largest singular value of the I × d signs, which are drawn after the plan. Its size is
+    known beforehand, √I + √d or less; with this margin a draw beyond the declared value is very unlikely, and no
+    party takes it (`privkde.announcement`).
+    """
+    margin = 1.0 + min(dim, repetitions) ** (-1.0 / 3.0)
+    declared = margin * NORM_SLACK**2 * (1.0 + math.sqrt(repetitions / dim)) ** 2
     return KernelFacts(
         name="inner-product-signs", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(dim),
         sparsity=1, bias=0.0, feature=2.0, rounding=float(dim), privacy=4.0 * dim, replaced_norm=2.0 * math.sqrt(dim),
+        squared_shift=declared if min(dim, repetitions) <= MOST_SINGULAR else None, linear=True,
     )  # fmt: skip
 
 
@@ -139,7 +191,12 @@ KERNELS = tuple(_FAMILIES)
 
 
 def kernel_facts(
-    name: str, *, dim: int, repetitions: int | None = None, bias: float | None = None, bound: float | None = None
+    name: str,
+    *,
+    dim: int,
+    repetitions: int | None = None,
+    bias: float | None = None,
+    bound: float | None = None,
 ) -> KernelFacts:
     """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
     require_choice("kernel", name, KERNELS)
@@ -168,8 +225,13 @@ def clipping_bias(dim: int, bound: float) -> float:
     return 0.0 if bound >= 1.0 else math.erfc(bound * math.sqrt(dim / 2.0))
 
 
-def chosen_bound(dim: int, n_users: int) -> float:
-    """The R ≤ 1 of least rounding and clipping error, R²/n + clipping_bias²; the privacy error hardly depends on R."""
+def chosen_bound(dim: int, n_users: float) -> float:
+    """The R ≤ 1 of least rounding and clipping error, R²/n + clipping_bias²; the privacy error hardly depends on R.
+
+    R = 1 in few dimensions, where coordinates are far from normal and the bias is not what `clipping_bias` says.
+    """
+    if dim < LEAST_ROTATED:
+        return 1.0
 
     def squared_error(bound: float) -> float:
         return bound**2 / n_users + clipping_bias(dim, bound) ** 2

@@ -15,6 +15,7 @@ from typing import Any
 from accounting import explaining
 from accounting.baselines import Baseline, baselines
 from accounting.choosing import Progress, choose, prediction, silent
+from accounting.comparing import label_advice
 from accounting.composition import LADDER, Rung, Touched
 from accounting.contract import Contract
 from accounting.contracts import classifier_contract, kde_contract
@@ -42,7 +43,8 @@ class Plan:
     instances_per_user: int
     ladder: Mapping[str, float | None] = field(hash=False)
     bitsum_rmse: float
-    sup_rmse_bound: float
+    sup_rmse_bound: float | None
+    """None for joint labels, of which Theorem 3.2 does not speak."""
     error: PredictedError
     messages_per_user: float
     bits_per_user: float
@@ -143,6 +145,9 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     """`plan_budget` for a request object."""
     say = progress or silent
     protocol, rung, reasons = choose(request, say)
+    advice = label_advice(request, say)
+    if advice is not None:
+        reasons = (*reasons, advice)
     say(f"ladder at these parameters ({protocol.name})")
     return _assemble(request, protocol, rung, reasons)
 
@@ -164,7 +169,9 @@ def _verify(asked: Plan) -> None:
 
 
 def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons: tuple[str, ...]) -> Plan:
-    facts, n = request.facts(), request.users_per_protocol
+    facts = request.facts()
+    n = request.users_per_protocol
+    share = request.users_per_density / n
     epsilon, delta = float(request.epsilon), _delta(request, protocol)
     epsilon_0, delta_0 = _instance_point(request, protocol, rung)
     ladder = {name: _finite(_achieved(one, protocol, facts, delta)) for name, one in LADDER.items()}
@@ -181,11 +188,11 @@ def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reason
         instances_per_user=facts.touched.total,
         ladder=ladder,
         bitsum_rmse=protocol.rmse(n),
-        sup_rmse_bound=sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n))),
+        sup_rmse_bound=None if request.joint else sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n))),
         error=prediction(request, protocol),
         messages_per_user=messages,
         bits_per_user=messages * (facts.instance_bits + protocol.content_bits),
-        baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta),
+        baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta, share=share),
         contract=contract,
         reasons=reasons,
     )

@@ -16,6 +16,8 @@ from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 MOST_USERS = 10**9
 ACCOUNTANTS = (*LADDER, "auto")
 BITSUM_CHOICES = (*BITSUMS, "auto")
+LABELS = ("separate", "joint")
+"""How labels are protected: by a randomized response of their own, or together with the features."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,7 @@ class PlanRequest:
     min_users: int | None = None
     classes: int | None = None
     label_epsilon: float | None = None
+    labels: str = "separate"
     bias: float | None = None
     bound: float | None = None
     noise_shape: int = 1
@@ -48,14 +51,7 @@ class PlanRequest:
         require_integer("noise_shape", self.noise_shape, low=1, high=LARGEST_SHAPE)
         if self.excess_error is not None:
             require_real("excess_error", self.excess_error, low=0.0, high=10.0)
-        if (self.classes is None) != (self.label_epsilon is None):
-            raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
-        if self.classes is not None:
-            LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon or 0.0))
-            if self.users < 2 * self.classes:
-                raise InvalidInputError(
-                    f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
-                )
+        self._check_labels()
         if self.min_users is not None:
             require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
         if self.delta == 0.0 and self.bitsum not in (Pure.name, "auto"):
@@ -67,10 +63,41 @@ class PlanRequest:
             raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum '3nb'; leave it out.")
         self.facts()
 
+    def _check_labels(self) -> None:
+        require_choice("labels", self.labels, LABELS)
+        if self.joint and (self.classes is None or self.label_epsilon is not None):
+            raise InvalidInputError(
+                f"labels='joint' with classes={self.classes!r}, label_epsilon={self.label_epsilon!r}: joint labels need"
+                " classes and no label_epsilon, since epsilon protects the label, too."
+            )
+        if not self.joint and (self.classes is None) != (self.label_epsilon is None):
+            raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
+        if self.classes is not None:
+            LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon or 1.0))
+            if self.users < 2 * self.classes:
+                raise InvalidInputError(
+                    f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
+                )
+
+    @property
+    def joint(self) -> bool:
+        """Whether one collection protects features and label together."""
+        return self.labels == "joint"
+
+    @property
+    def n_protocols(self) -> int:
+        """KDE protocols that run side by side: one, or one for each class."""
+        return 1 if self.classes is None or self.joint else self.classes
+
     @property
     def users_per_protocol(self) -> int:
         """Users that run one KDE protocol: all of them, or an even share of a class."""
-        return self.users if self.classes is None else self.users // self.classes
+        return self.users // self.n_protocols
+
+    @property
+    def users_per_density(self) -> int:
+        """Users whose density is estimated: all of them, or an even share of a class."""
+        return self.users // (self.classes or 1)
 
     @property
     def counted_users(self) -> int:
@@ -79,22 +106,23 @@ class PlanRequest:
 
     def facts(self) -> KernelFacts:
         """The kernel's facts."""
-        return kernel_facts(
+        facts = kernel_facts(
             self.kernel, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
         )
+        return facts.joint(self.classes) if self.joint and self.classes is not None else facts
 
     @property
     def rounding_bound(self) -> float | None:
-        """R of identity features: as asked; else the planner's choice for accountant `geometric`, 1 for others."""
+        """R of identity features: as asked; else the planner's choice where `geometric` is used, 1 for other rungs."""
         if self.kernel != "inner-product" or self.bound is not None:
             return self.bound
-        if self.accountant == Geometric.name and self.delta > 0.0:
-            return chosen_bound(self.dim, self.users_per_protocol)
+        if self.accountant in (Geometric.name, "auto") and self.delta > 0.0 and self.bitsum != Pure.name:
+            return chosen_bound(self.dim, self.users_per_density**2 / self.users_per_protocol)
         return None
 
     def label_response(self) -> LabelResponse | None:
         """The label mechanism, if labels are collected."""
-        if self.classes is None or self.label_epsilon is None:
+        if self.classes is None or self.label_epsilon is None:  # joint labels have no mechanism of their own
             return None
         return LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon))
 

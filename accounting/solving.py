@@ -49,6 +49,8 @@ class Wanted:
     def shortfall(self, request: PlanRequest, protocol: BitsumProtocol) -> str | None:
         """What is missing, or None if everything is met."""
         n, facts = request.users_per_protocol, request.facts()
+        if self.measure == "bound" and request.joint:
+            raise InvalidInputError("measure='bound' with labels='joint': no theorem gives one; choose 'predicted'.")
         error = (
             prediction(request, protocol).total
             if self.measure == "predicted"
@@ -98,7 +100,7 @@ def solve(
     if request.get("classes") is not None and unknown == "users":
         low = max(low, 2 * int(request["classes"]))
     if unknown == "users" and request.get("min_users") is not None:
-        low = max(low, int(request["min_users"]) * int(request.get("classes") or 1))
+        low = max(low, int(request["min_users"]) * asked(high).n_protocols)
     best = _smallest(
         lambda value: shortfall(value, certified=False), low, high, whole=unknown != "epsilon", name=unknown
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from accounting import InvalidInputError, Plan
 from privkde.bitsum import Bitsum, executed
+from privkde.joint import JointLayout
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.messages import WireFormat
 
@@ -28,7 +29,7 @@ class Announcement:
     group: str = ""
 
     def __post_init__(self) -> None:
-        if self.plan.request.classes is not None:
+        if self.plan.request.n_protocols > 1:
             raise InvalidInputError(
                 f"the plan is for {self.plan.request.classes} classes together, which is a forecast;"
                 " announce to each class a plan for the users that reported it."
@@ -49,9 +50,13 @@ class Announcement:
         """The bitsum protocol with the planned parameters."""
         return executed(self.plan.protocol())
 
+    def layout(self) -> JointLayout | None:
+        """Where the instances of each class are, with joint labels."""
+        return JointLayout.of(self.plan.request.facts())
+
     @property
     def n_instances(self) -> int:
-        """I·Q bitsum instances."""
+        """All bitsum instances."""
         return self.plan.request.facts().n_instances
 
     @property
@@ -113,4 +118,6 @@ class Announcement:
 @lru_cache(maxsize=4)
 def _family(choice: KernelChoice, public_seed: str) -> LsqFamily:
     """Classes share (f_i, g_i), and so do all parties in one process."""
-    return choice.build(public_seed)
+    family = choice.build(public_seed)
+    family.require_declared_shift()
+    return family

@@ -6,6 +6,7 @@ publication. What is kept is only what is published.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from accounting import Contract, InvalidInputError, Plan
+from accounting import Contract, InfeasibleError, InvalidInputError, Plan
 from accounting.errors import require_choice
+from accounting.request import LABELS
 from privkde.blocks import Index
 from privkde.datasets import StoredRows
 from privkde.decoding import decode_classes
@@ -29,9 +31,8 @@ from privkde.labels import randomize_labels
 from privkde.model import RULES, DensityModel, Floats, Label
 from privkde.progress import Tracker, tracked
 from privkde.randomness import PrivateRandomness, private_randomness
-from privkde.rounds import Collection, Terms
+from privkde.rounds import Collection, ExcludedClassWarning, Terms
 
-LABELS = ("separate",)
 NO_LABELS = "no_validation"
 """How scikit-learn is told that there is nothing to validate."""
 _ASKED = (
@@ -102,6 +103,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     def _request(self, dim: int) -> dict[str, Any]:
         """The names of `PlanRequest`, without users; identity features have one repetition whatever is asked."""
         request = {name: getattr(self, name) for name in _ASKED} | {"dim": dim}
+        if getattr(self, "labels", None) == "joint":
+            request["labels"] = "joint"
         if self.kernel == "inner-product":
             request["repetitions"] = None
         return request
@@ -124,6 +127,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         *,
         tracker: Tracker,
         plan: Plan | None = None,
+        classes: NDArray[np.int64] | None = None,
     ) -> None:
         """From enrolled users to the published model; bad rows are found before anything is planned."""
         kernel = self.kernel if plan is None else plan.request.kernel
@@ -135,6 +139,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 announcement,
                 rows,
                 index,
+                classes,
                 stream=randomness.stream.child("group", number),
                 path=self.path,
                 outside=self.outside,
@@ -181,7 +186,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Take over a published model and the parameters that its plan was asked with."""
         first = model.announcements[0]
         asked = first.plan.request.to_json()
-        known = {name: asked[name] for name in self.get_params() if name in asked}
+        known = {name: asked[name] for name in self.get_params() if name in asked and name != "classes"}
         self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
         self.n_features_in_ = first.plan.request.dim
         self.model_ = model
@@ -251,8 +256,10 @@ class PrivateKDE(_PrivateEstimator):
 class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
     """One private density per class, prediction by the highest density (the paper's section 3.3).
 
-    Each user first reports its label by randomized response with `label_epsilon`, then takes part in the density of
-    the class that it reported. The set of classes is public; give it as `classes` if the data may lack one.
+    With `labels="separate"` each user first reports its label by randomized response with `label_epsilon`, then takes
+    part in the density of the class that it reported. With `labels="joint"` there is one collection, in which
+    (epsilon, delta) protects features and label together; `label_epsilon` has no effect. The set of classes is public;
+    give it as `classes` if the data may lack one.
     """
 
     def __init__(
@@ -311,28 +318,49 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         self.small_classes = small_classes
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Label round, one plan and one collection for each reported class, publication."""
+        """Label round, one plan and one collection for each reported class, publication; or one joint collection."""
         require_choice("labels", self.labels, LABELS)
         require_choice("rule", self.rule, RULES)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows, targets = self._rows(X, y, reset=True)
             known, numbers = self._numbered(targets)
             randomness = private_randomness(self.insecure_seed)
+            joint = self.labels == "joint"
             terms = self._terms(
                 self.n_features_in_,
                 randomness,
                 labels=tuple(known.tolist()),
-                label_epsilon=self.label_epsilon,
+                label_epsilon=None if joint else self.label_epsilon,
                 small_classes=self.small_classes,
             )
             collection = Collection(terms)
-            reported = randomize_labels(numbers, terms.label_response(), stream=randomness.stream.child("labels"))
-            collection.enroll_labels(reported)
-            groups = [np.flatnonzero(reported == number) for number in range(len(known))]
-            self._run(collection, rows, groups, randomness, tracker=tracker)
-            self.classes_ = known[list(collection.released)]
-            self.reported_counts_ = dict(zip(known.tolist(), collection.enrolled.tolist(), strict=True))
+            if joint:
+                collection.enroll(len(numbers))
+                everybody = [np.arange(len(numbers))]
+                self._run(collection, rows, everybody, randomness, tracker=tracker, classes=numbers)
+                self._refuse_or_warn()
+                self.reported_counts_ = {label: round(size) for label, size in self.model_.sizes().items()}
+            else:
+                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.stream.child("labels"))
+                collection.enroll_labels(reported)
+                groups = [np.flatnonzero(reported == number) for number in range(len(known))]
+                self._run(collection, rows, groups, randomness, tracker=tracker)
+                self.reported_counts_ = dict(zip(known.tolist(), collection.enrolled.tolist(), strict=True))
+            self.classes_ = np.array(self.model_.classes, dtype=known.dtype)
         return self
+
+    def _refuse_or_warn(self) -> None:
+        """Joint labels: classes whose estimated size does not stand out from its error have no density."""
+        lost = [label for label in self.model_.labels if label not in self.model_.classes]
+        if not lost:
+            return
+        text = (
+            f"class {lost[0]!r} ({len(lost)} such): its estimated size, {self.model_.sizes()[lost[0]]:.0f}, does not"
+            " stand out from the noise; raise epsilon or enroll more users"
+        )
+        if self.small_classes == "refuse" or len(self.model_.classes) == 0:
+            raise InfeasibleError(f"{text}, or leave such classes out with small_classes='exclude'.")
+        warnings.warn(f"excluded: {text}.", ExcludedClassWarning, stacklevel=3)
 
     def _numbered(self, targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The public classes and each label's number among them."""
@@ -356,9 +384,10 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
 
     @property
     def plan_(self) -> dict[Any, Plan]:
-        """The plan of each released class."""
+        """The plan of each released class; with joint labels the same for all."""
         check_is_fitted(self, "model_")
-        return dict(zip(self.classes_.tolist(), self.model_.plans, strict=True))
+        plans = self.model_.plans * (len(self.classes_) if self.labels == "joint" else 1)
+        return dict(zip(self.classes_.tolist(), plans, strict=True))
 
     def scores(self, X: Any) -> Floats:
         """One score for each query y (rows) and class (columns): K̃_c(y), or K̃_c(y) − ½‖μ_c‖² with `rule="mean"`.
@@ -388,11 +417,12 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
     def load(cls, path: str | Path) -> Self:
         """A fitted classifier from a file that `save` wrote."""
         model = DensityModel.load(path)
-        label = model.label_response()
-        if label is None:
+        if not model.labels:
             raise InvalidInputError(f"{str(path)!r} holds a density without classes; load it with PrivateKDE.")
         restored = cls()._restore(model)
-        restored.classes_ = np.array(model.labels)
-        restored.label_epsilon = label.label_epsilon
-        restored.reported_counts_ = dict(zip(model.labels, model.n_users, strict=True))
+        restored.classes_ = np.array(model.classes)
+        label = model.label_response()
+        if label is not None:
+            restored.label_epsilon = label.label_epsilon
+        restored.reported_counts_ = {label: round(size) for label, size in model.sizes().items()}
         return restored

@@ -16,6 +16,7 @@ from accounting.curves import profile_curves
 
 if TYPE_CHECKING:
     from accounting import Plan
+    from accounting.comparing import Outcome
     from privkde.accuracy import Accuracy
 
 FORMATS = (".svg", ".png", ".pdf")
@@ -97,6 +98,28 @@ def plot_profile(plan: Plan, path: Path) -> None:
         )
         axes.grid(alpha=0.3, linewidth=0.5)
         axes.legend(title="what each rung proves", framealpha=0.0)
+
+
+def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
+    """Noise, predicted error and messages of the same promise by each rung, on logarithmic scales."""
+    known = [one for one in outcomes if one.protocol is not None]
+    if not known:
+        raise InvalidInputError("no rung meets the request, so there is nothing to draw; raise epsilon or users.")
+    panels: dict[str, list[float]] = {
+        "noise of a sum of features": [one.noise for one in known],
+        "predicted error of a density": [one.total_error for one in known],
+        "messages per user": [one.messages_per_user or 0.0 for one in known],
+    }
+    with _figure(path, 8.6, 0.42 * len(known) + 1.4) as figure:
+        for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
+            rows = range(len(known))
+            axes.barh(rows, values, height=0.6, color=[STYLES[one.name][0] for one in known])
+            for row, value in zip(rows, values, strict=True):
+                axes.annotate(f"{value:.3g}", (value, row), xytext=(3, 0), textcoords="offset points", va="center")
+            axes.set(xscale="log", title=title, xlim=(min(values) / 3.0, max(values) * 8.0))
+            axes.set_yticks(rows, [one.name for one in known])
+            axes.tick_params(labelsize=9)
+        figure.axes[0].invert_yaxis()
 
 
 def plot_accuracies(accuracies: Mapping[str, Accuracy], path: Path, *, highlighted: str, chance: float) -> None:

@@ -19,6 +19,7 @@ from privkde.announcement import Announcement
 from privkde.blocks import Progress, rows_per_block
 from privkde.container import DamagedFileError, read_container, write_container
 from privkde.inputs import Rows, checked_vectors
+from privkde.joint import TELLING_DEVIATIONS, JointLayout
 from privkde.kernels import LsqFamily
 
 SCHEMA = "privkde.model/1"
@@ -40,7 +41,7 @@ class FeatureSums:
 
     family: LsqFamily
     sums: Floats
-    n_users: tuple[int, ...]
+    n_users: tuple[float, ...]
 
     def weights(self) -> Floats:
         """F/(nI), one row for each group."""
@@ -78,6 +79,7 @@ class FeatureSums:
 class DensityModel:
     """The published sums F̃ of one or more groups of users that share (f_i, g_i), with the contract that covers them.
 
+    With separate labels every class is a group of its own; with joint labels one group holds all classes.
     Queries are post-processing: any number of them, at no further cost of privacy.
     """
 
@@ -88,13 +90,15 @@ class DensityModel:
     private: bool
     """False if the private draws came from a seed that somebody may know."""
     labels: tuple[Label, ...] = ()
-    """The classes that the groups stand for, if any."""
+    """The classes that the groups stand for or, with joint labels, that the only group holds; none for one density."""
 
     def __post_init__(self) -> None:
-        if not self.announcements or len(self.announcements) != max(1, len(self.labels)):
+        layout = self._layout()
+        needed = (1, layout.n_classes) if layout is not None else (max(1, len(self.labels)), len(self.labels))
+        if (len(self.announcements), len(self.labels)) != needed:
             raise InvalidInputError(
-                f"{len(self.announcements)} groups and {len(self.labels)} labels were given;"
-                " a model has one group and no label, or one label for each group."
+                f"{len(self.announcements)} groups and {len(self.labels)} labels were given; a model has one group and"
+                " no label, one label for each group, or one group and the labels of a joint plan."
             )
         self._require_sums()
         first = self.announcements[0]
@@ -107,6 +111,9 @@ class DensityModel:
             raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
         if not isinstance(self.private, bool) or self.contract != self._promised():
             raise InvalidInputError("the contract is not the one that follows from the plans; publish the model anew.")
+
+    def _layout(self) -> JointLayout | None:
+        return self.announcements[0].layout() if self.announcements else None
 
     def _require_sums(self) -> None:
         shape = (len(self.announcements), self.announcements[0].n_instances)
@@ -129,8 +136,8 @@ class DensityModel:
         return whole if self.private else seeded_contract(whole)
 
     def label_response(self) -> LabelResponse | None:
-        """How labels were randomized, if the groups are classes."""
-        if not self.labels:
+        """How labels were randomized by themselves, if the groups are classes."""
+        if not self.labels or self._layout() is not None:
             return None
         told = self.contract if self.private or not self.contract.parts else self.contract.parts[0]
         parameters: dict[str, Any] = {"classes": None, "label_epsilon": None, **told.parameters}
@@ -142,12 +149,37 @@ class DensityModel:
         """The plan of each group."""
         return tuple(a.plan for a in self.announcements)
 
+    def sizes(self) -> dict[Label, float]:
+        """The users of each class: those that reported it, or an estimate with joint labels."""
+        layout = self._layout()
+        if layout is None:
+            return dict(zip(self.labels, self.n_users, strict=False))
+        return dict(zip(self.labels, layout.split(self.sums[0], self.n_users[0])[1].tolist(), strict=True))
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes that have a density, in the order of its columns.
+
+        All labels; with joint labels only those whose estimated size stands out from its own error.
+        """
+        layout = self._layout()
+        if layout is None:
+            return self.labels
+        n = self.n_users[0]
+        least = TELLING_DEVIATIONS * layout.size_deviation(n, self.plans[0].protocol().variance(n))
+        return tuple(label for label, size in self.sizes().items() if size > max(least, 1.0))
+
     def feature_sums(self) -> FeatureSums:
-        """The sums with the family that they belong to."""
-        return FeatureSums(family=self.announcements[0].family(), sums=self.sums, n_users=self.n_users)
+        """The sums of each class that has a density, with the family that they belong to."""
+        family, layout = self.announcements[0].family(), self._layout()
+        if layout is None:
+            return FeatureSums(family=family, sums=self.sums, n_users=self.n_users)
+        kept = np.isin(np.arange(len(self.labels)), [self.labels.index(label) for label in self.classes])
+        sums, sizes = layout.split(self.sums[0], self.n_users[0])
+        return FeatureSums(family=family, sums=sums[kept], n_users=tuple(sizes[kept].tolist()))
 
     def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
-        """K̃_c(y) for every query (rows) and every group (columns)."""
+        """K̃_c(y) for every query (rows) and every class that has a density (columns)."""
         return self.feature_sums().densities(y, progress=progress)
 
     def verify(self) -> None:
@@ -161,17 +193,21 @@ class DensityModel:
         return densities - 0.5 * self.squared_means() if rule == "mean" else densities
 
     def squared_means(self) -> Floats:
-        """Estimate of ‖μ_c‖², where μ_c = (1/n) Σ_u f(x_u)/√I is the mean of a group in feature space.
+        """Estimate of ‖μ_c‖², where μ_c = (1/n_c) Σ_u f(x_u)/√I is the mean of a class in feature space.
 
-        Σ_ij F̃²/(n²I) exceeds it on average by the variance of rounding, (QR² − ‖f‖²)/n, and of the bitsums,
-        4R²QE²/n². Both are subtracted, with ‖f‖² = 1: its mean in every family here for vectors of unit norm.
+        Σ_ij F̃²/(n_c²I) exceeds it on average by the variance of rounding, (nQR² − n_c‖f‖²)/n_c², and of the bitsums,
+        4R²QE²/n_c², where n users round in the instances of the class: n_c, or with joint labels all. Both are
+        subtracted, with ‖f‖² = 1: its mean in every family here for vectors of unit norm.
         """
+        found = self.feature_sums()
+        joint = self._layout() is not None
         values = []
-        for row, plan, n in zip(self.sums, self.plans, self.n_users, strict=True):
+        for i, (row, size) in enumerate(zip(found.sums, found.n_users, strict=True)):
+            plan, n = self.plans[0 if joint else i], self.n_users[0 if joint else i]
             facts = plan.request.facts()
             spread = facts.n_coordinates * facts.bound**2
-            noise = (spread - 1.0) / n + 4.0 * spread * plan.protocol().variance(n) / n**2
-            values.append(float(row @ row) / (n**2 * facts.n_repetitions) - noise)
+            noise = (n * spread - size + 4.0 * spread * plan.protocol().variance(n)) / size**2
+            values.append(float(row @ row) / (size**2 * facts.n_repetitions) - noise)
         return np.array(values)
 
     def save(self, path: str | Path) -> None:

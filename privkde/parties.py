@@ -47,35 +47,62 @@ class Randomizer:
         self._family = announcement.family()
         self._bitsum = announcement.bitsum()
         self._wire = announcement.wire_format()
+        self._layout = announcement.layout()
         self._dim = announcement.plan.request.dim
         self._outside = outside
 
-    def inputs(self, x: NDArray[np.floating], *, stream: ByteStream, numbers: Index | None = None) -> Tally:
-        """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances)."""
+    def inputs(
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream,
+        numbers: Index | None = None,
+    ) -> Tally:
+        """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances).
+
+        `classes` are the users' class numbers, needed with joint labels and with them only.
+        """
         unit_norm = self._family.needs_unit_norm
         vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
-        return self._bitsum.inputs(self._bitsum.respond(self._family.scaled_features(vectors), stream), stream)
+        scaled = self._family.scaled_features(vectors)
+        if self._layout is not None:
+            scaled = self._layout.scaled(scaled, classes)
+        elif classes is not None:
+            raise InvalidInputError("classes were given and this collection has no joint labels; leave them out.")
+        return self._bitsum.inputs(self._bitsum.respond(scaled, stream), stream)
 
     def tally(
-        self, x: NDArray[np.floating], *, stream: ByteStream | None = None, numbers: Index | None = None
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream | None = None,
+        numbers: Index | None = None,
     ) -> Tally:
         """How many ones and zeros each of these users sends in each instance, all noise included."""
         source = stream or self._stream
-        inputs = self.inputs(x, stream=source, numbers=numbers)
+        inputs = self.inputs(x, classes, stream=source, numbers=numbers)
         return inputs + self._bitsum.noise(1, inputs.ones.shape, source)
 
     def packets(
-        self, x: NDArray[np.floating], *, stream: ByteStream | None = None, numbers: Index | None = None
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream | None = None,
+        numbers: Index | None = None,
     ) -> list[bytes]:
         """One packet for each of these users, to be sent to the shuffler."""
-        tally = self.tally(x, stream=stream, numbers=numbers)
+        tally = self.tally(x, classes, stream=stream, numbers=numbers)
         return [
             self._wire.encode(_spelled_out(ones, zeros)) for ones, zeros in zip(tally.ones, tally.zeros, strict=True)
         ]
 
-    def packet(self, x: NDArray[np.floating]) -> bytes:
-        """The packet of one user with the vector `x`."""
-        return self.packets(np.asarray(x)[None])[0]
+    def packet(self, x: NDArray[np.floating], class_number: int | None = None) -> bytes:
+        """The packet of one user with the vector `x` and, with joint labels, its class."""
+        classes = None if class_number is None else np.array([class_number])
+        return self.packets(np.asarray(x)[None], classes)[0]
 
 
 def _spelled_out(ones: NDArray[np.integer], zeros: NDArray[np.integer]) -> Messages:

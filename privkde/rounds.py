@@ -24,7 +24,7 @@ from accounting.contracts import classifier_contract, seeded_contract
 from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.planning import plan
-from accounting.request import MOST_USERS, read_request
+from accounting.request import MOST_USERS, PlanRequest, read_request
 from privkde.announcement import Announcement
 from privkde.kernels import KernelChoice
 from privkde.model import DensityModel, Label
@@ -54,7 +54,8 @@ class Round(StrEnum):
 class Terms:
     """What is promised and asked for before anybody enrolled.
 
-    `request` holds the names of `accounting.PlanRequest`, except `users` and `classes`.
+    `request` holds the names of `accounting.PlanRequest`, except `users` and `classes`. With `labels="joint"` in it
+    users report no label: it travels with their features.
     """
 
     request: Mapping[str, Any]
@@ -67,13 +68,33 @@ class Terms:
 
     def __post_init__(self) -> None:
         require_choice("small_classes", self.small_classes, SMALL_CLASSES)
-        asked = read_request({**self.request, "users": MOST_USERS})
+        if self.joint and (len(self.labels) < 2 or self.label_epsilon is not None):
+            raise InvalidInputError(
+                f"{len(self.labels)} labels and label_epsilon={self.label_epsilon!r} with joint labels; give at least"
+                " two labels and no label_epsilon, since epsilon protects them, too."
+            )
+        asked = self.asked(MOST_USERS)
         KernelChoice.planned(asked, bandwidth=self.bandwidth, projection=self.projection)
         public_stream(self.public_seed)
-        if self.labels:
+        if self.labels and not self.joint:
             self.label_response()
         if len({str(label) for label in self.labels}) < len(self.labels):
             raise InvalidInputError(f"labels={self.labels!r} must differ as text, which names a class's collection.")
+
+    @property
+    def joint(self) -> bool:
+        """Whether one collection protects features and label together."""
+        return self.request.get("labels") == "joint"
+
+    @property
+    def n_groups(self) -> int:
+        """Collections that run side by side: one for each label that users report, else one."""
+        return 1 if self.joint else max(1, len(self.labels))
+
+    def asked(self, n_users: int, **fixed: Any) -> PlanRequest:
+        """What is asked of the plan for a group of this size."""
+        classes = {"classes": len(self.labels)} if self.joint else {}
+        return read_request({**self.request, **classes, **fixed, "users": n_users})
 
     def label_response(self) -> LabelResponse:
         """The label mechanism."""
@@ -81,9 +102,11 @@ class Terms:
             raise InvalidInputError("label_epsilon=None with labels; give the ε of the label's randomized response.")
         return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
 
-    def announce(self, n_users: int, group: str, fixed: Plan | None, progress: Progress | None) -> Announcement:
-        """The announcement for a group of this size."""
-        chosen = fixed or plan(read_request({**self.request, "users": n_users}), progress=progress)
+    def announce(
+        self, n_users: int, group: str, bound: float | None, fixed: Plan | None, progress: Progress | None
+    ) -> Announcement:
+        """The announcement for a group of this size; all groups share the bound of the rounding."""
+        chosen = fixed or plan(self.asked(n_users, bound=bound), progress=progress)
         return Announcement(
             plan=chosen,
             public_seed=self.public_seed,
@@ -99,23 +122,23 @@ class Collection:
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
         self.round = Round.ENROLLMENT
-        self.enrolled = np.zeros(max(1, len(terms.labels)), np.int64)
+        self.enrolled = np.zeros(terms.n_groups, np.int64)
         self.released: tuple[int, ...] = ()
         """Which classes (by number) are collected; all, unless small ones were excluded."""
         self.analyzers: tuple[Analyzer, ...] = ()
 
     def enroll(self, n_users: int) -> None:
-        """Users opt in, where there are no labels."""
+        """Users opt in, where they report no label."""
         self._require(Round.ENROLLMENT)
-        if self.terms.labels:
+        if self.terms.labels and not self.terms.joint:
             raise WrongRoundError("this collection has labels: users enroll by reporting one (enroll_labels).")
         self.enrolled += require_integer("users", n_users, low=0, high=10**9)
 
     def enroll_labels(self, reported: NDArray[np.integer]) -> None:
         """Users opt in with their randomized label, as a class number."""
         self._require(Round.ENROLLMENT)
-        if not self.terms.labels:
-            raise WrongRoundError("this collection has no labels; use enroll.")
+        if not self.terms.labels or self.terms.joint:
+            raise WrongRoundError("users report no labels in this collection; use enroll.")
         numbers, n_classes = np.asarray(reported), len(self.terms.labels)
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
             raise InvalidInputError(f"reports of shape {numbers.shape}, type {numbers.dtype}; give class numbers.")
@@ -130,15 +153,17 @@ class Collection:
         """
         self._require(Round.ENROLLMENT)
         announcements, released = [], []
+        typical = max(2 * max(1, len(self.terms.labels)), int(self.enrolled.mean()))
+        bound = self.terms.asked(typical, min_users=None).rounding_bound
         for number, count in enumerate(self.enrolled.tolist()):
-            name = str(self.terms.labels[number]) if self.terms.labels else ""
+            name = str(self.terms.labels[number]) if self.terms.n_groups > 1 else ""
             try:
                 if fixed is not None and count < fixed.request.counted_users:
                     raise InfeasibleError(
                         f"{count} users enrolled and the plan counts on {fixed.request.counted_users};"
                         " enroll more, or plan with a smaller min_users."
                     )
-                announcements.append(self.terms.announce(count, name, fixed, progress))
+                announcements.append(self.terms.announce(count, name, bound, fixed, progress))
                 released.append(number)
             except PrivkdeError as error:
                 self._refuse_or_exclude(number, count, error)
@@ -150,7 +175,7 @@ class Collection:
         return tuple(announcements)
 
     def _refuse_or_exclude(self, number: int, count: int, error: PrivkdeError) -> None:
-        if not self.terms.labels:
+        if self.terms.n_groups == 1:
             raise error
         text = f"class {self.terms.labels[number]!r}, reported by {count} users: {error}"
         small = isinstance(error, InfeasibleError) or count < max(2, self.terms.request.get("min_users") or 0)
@@ -183,17 +208,24 @@ class Collection:
             n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
             contract=self.contract(private=private),
             private=private,
-            labels=tuple(self.terms.labels[number] for number in self.released) if self.terms.labels else (),
+            labels=self._labels(),
         )
         self.round = Round.PUBLICATION
         return model
+
+    def _labels(self) -> tuple[Label, ...]:
+        """The labels that are published: of the released groups, or all that the only group holds."""
+        if self.terms.n_groups == 1:
+            return self.terms.labels
+        return tuple(self.terms.labels[number] for number in self.released)
 
     def contract(self, *, private: bool) -> Contract:
         """What the whole collection promises, once the plan is fixed."""
         if self.round is Round.ENROLLMENT:
             raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")
         parts = [analyzer.announcement.plan.contract for analyzer in self.analyzers]
-        whole = classifier_contract(parts, self.terms.label_response()) if self.terms.labels else parts[0]
+        separate = self.terms.labels and not self.terms.joint
+        whole = classifier_contract(parts, self.terms.label_response()) if separate else parts[0]
         return whole if private else seeded_contract(whole)
 
     def _require(self, needed: Round) -> None:

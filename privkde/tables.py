@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from accounting import Plan, PlanRequest, PrivkdeError
-from accounting.choosing import prediction
-from accounting.mechanisms import BitsumProtocol
+from accounting import Plan
+from accounting.comparing import Outcome
 from privkde.accuracy import Accuracy
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def plan_table(plan: Plan) -> Table:
     table.add_row("instances per user", f"{plan.instances_per_user:,}")
     table.add_row("bitsum RMSE", f"{plan.bitsum_rmse:.6g}")
     table.add_row("predicted error ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
-    table.add_row("Theorem 3.2 bound", f"{plan.sup_rmse_bound:.4g}")
+    if plan.sup_rmse_bound is not None:
+        table.add_row("Theorem 3.2 bound", f"{plan.sup_rmse_bound:.4g}")
     table.add_row("messages per user", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
     for baseline in plan.baselines:
         table.add_row(f"{baseline.name} baseline", f"predicted error {baseline.predicted_rmse:.4g}")
@@ -46,7 +47,7 @@ def _users(plan: Plan) -> str:
     request = plan.request
     text = f"{request.users:,}"
     if request.classes is not None:
-        text += f" in {request.classes} classes"
+        text += f" in {request.classes} classes" + (" with joint labels" if request.joint else "")
     if request.counted_users != request.users:
         text += f"; noise counts on {request.counted_users:,} per protocol"
     return text
@@ -61,25 +62,51 @@ def ladder_table(plan: Plan) -> Table:
     return table
 
 
-def compare_table(outcomes: list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]]) -> Table:
+def compare_table(outcomes: Sequence[Outcome]) -> Table:
     """The same request calibrated by each rung."""
     table = Table(
-        title="The same promise, calibrated by each rung (RMSE of one bitsum, predicted error, messages per user)",
+        title="The same promise, calibrated by each rung (RMSE of one bitsum; noise of a sum of features; predicted"
+        " error of a density; messages per user)",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
+        caption="\n".join(f"{one.name}: {one.refusal}" for one in outcomes if one.protocol is None) or None,
+        caption_justify="left",
     )
     table.add_column("accountant")
-    for name in ("parameter", "value", "RMSE", "error", "messages"):
+    for name in ("parameter", "value", "RMSE", "noise", "error", "messages"):
         table.add_column(name, justify="right", no_wrap=name != "parameter")
-    for name, request, outcome in outcomes:
-        if isinstance(outcome, PrivkdeError):
-            table.add_row(name, f"[dim]{outcome}[/dim]", "—", "—", "—", "—")
+    for outcome in outcomes:
+        rmse, error, messages = outcome.bitsum_rmse, outcome.error, outcome.messages_per_user
+        if outcome.protocol is None or rmse is None or error is None or messages is None:
+            table.add_row(outcome.name, "not possible", *("—" for _ in range(5)))
             continue
-        names = [key for key in outcome.parameters() if not key.endswith("_per_user")]
-        values = [f"{outcome.parameters()[key]:#.4g}" for key in names]
-        rmse = outcome.rmse(request.users_per_protocol)
-        messages = request.facts().n_instances * outcome.messages_per_user()
-        error = prediction(request, outcome).total
-        table.add_row(name, "\n".join(names), "\n".join(values), *(_number(x) for x in (rmse, error, messages)))
+        parameters = {k: v for k, v in outcome.protocol.parameters().items() if not k.endswith("_per_user")}
+        if outcome.request.kernel == "inner-product":
+            parameters["bound"] = outcome.request.facts().bound
+        table.add_row(
+            outcome.name,
+            "\n".join(parameters),
+            "\n".join(f"{value:#.4g}" for value in parameters.values()),
+            *(_number(x) for x in (rmse, outcome.noise, error.total, messages)),
+        )
+    return table
+
+
+def labels_table(outcomes: Sequence[Outcome]) -> Table:
+    """Separate and joint labels for the same total ε, and which is recommended."""
+    best = min(outcomes, key=lambda one: one.total_error)
+    table = Table(title="Labels: the same total ε protected in two ways", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("labels")
+    for name in ("ε of features", "ε of label", "error", "of it mislabeled", "messages"):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        request, error, messages = outcome.request, outcome.error, outcome.messages_per_user
+        name = f"{outcome.name} ← recommended" if outcome is best else outcome.name
+        split = f"{request.epsilon:g}", "together" if request.label_epsilon is None else f"{request.label_epsilon:g}"
+        if error is None or messages is None:
+            table.add_row(name, *split, "—", "—", "—")
+        else:
+            table.add_row(name, *split, *(_number(x) for x in (error.total, error.labels, messages)))
     return table
 
 
@@ -106,10 +133,10 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
     table.add_row("users", f"{sum(model.n_users):,}")
     if model.labels:
-        released = {str(label) for label in model.labels}
+        released = {str(label) for label in model.classes}
         counts = [f"{escape(str(c))}: {n:,}{'' if str(c) in released else ' (excluded)'}" for c, n in reported.items()]
-        table.add_row("classes", f"{len(model.labels)} released")
-        table.add_row("reported counts", "\n".join(counts))
+        table.add_row("classes", f"{len(released)} released")
+        table.add_row("estimated sizes" if first.request.joint else "reported counts", "\n".join(counts))
     table.add_row("written", escape(str(path)))
     return table
 

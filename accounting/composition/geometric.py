@@ -159,7 +159,7 @@ def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: i
             middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
             intervals[i : i + 1] = [(below, middle), (middle, above)]
             values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
-    return np.max(np.array(values), axis=0)
+    return np.asarray(np.max(np.array(values), axis=0))
 
 
 def shifts(largest_shift: float) -> Array:

@@ -120,7 +120,7 @@ def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> N
     request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
     if dim != request.dim:
         raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
-    few = request.users if request.min_users is None else request.min_users * (request.classes or 1)
+    few = request.users if request.min_users is None else request.min_users * request.n_protocols
     if not few <= users <= request.users:
         planned = f"{few:,}" if few == request.users else f"{few:,} to {request.users:,}"
         raise InvalidInputError(
@@ -143,7 +143,7 @@ def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> Pr
 def _fitted_classifier(
     plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace
 ) -> PrivateKDEClassifier:
-    """One plan per class, made from the reported counts for what the given plan was asked for."""
+    """One plan per class, made from the reported counts, or one for joint labels, for what the given plan was asked."""
     from privkde.estimators import PrivateKDEClassifier
 
     if labels.shape != (vectors.shape[0],):
@@ -191,7 +191,7 @@ def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, N
         density = _densities(model, vectors)[:, 0]
         return {"density": density}, density
     scores = model.ranked(_densities(model, vectors), parsed.rule)
-    classes = np.array(model.labels)
+    classes = np.array(model.classes)
     predicted = classes[np.argmax(scores, axis=1)]
     return {"prediction": predicted, "scores": scores, "classes": classes}, predicted
 
@@ -241,7 +241,7 @@ def _decode(parsed: argparse.Namespace) -> None:
             contrast=parsed.contrast,
             progress=tracker.bar("decoding", vectors.shape[0]),
         )
-    terms = list(zip(model.labels or ("all users",), found, strict=True))
+    terms = list(zip(model.classes or ("all users",), found, strict=True))
     if not parsed.json:
         Console().print(terms_table(terms, contrast=parsed.contrast))
         return

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
 
-from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError, plan_budget, solve
-from accounting.choosing import choose
-from accounting.composition import LADDER
+from accounting import InvalidInputError, Plan, PlanRequest, plan_budget, solve
+from accounting.choosing import Progress
+from accounting.comparing import compare_labels, compare_rungs
 from accounting.errors import require_choice
 from accounting.kernels import KERNELS
-from accounting.mechanisms import BitsumProtocol
-from accounting.request import ACCOUNTANTS, BITSUM_CHOICES
+from accounting.request import ACCOUNTANTS, BITSUM_CHOICES, LABELS, read_request
 from accounting.solving import MEASURES, UNKNOWNS
 from privkde.cli.parsing import real, whole
-from privkde.figures import plot_profile, require_drawable
+from privkde.figures import plot_comparison, plot_profile, require_drawable
 from privkde.files import require_writable, write_text, write_whole
-from privkde.tables import compare_table, ladder_table, plan_table
+from privkde.tables import compare_table, labels_table, ladder_table, plan_table
 
 _HELP: dict[str, tuple[Any, str]] = {
     "users": (whole, "number of users that take part"),
@@ -37,7 +37,8 @@ _HELP: dict[str, tuple[Any, str]] = {
         "users that must at least take part (per class, if classes are given); noise counts on them",
     ),
     "classes": (whole, "number of classes; each runs its own protocol with an even share of the users"),
-    "label_epsilon": (real, "ε of the label's randomized response"),
+    "label_epsilon": (real, "separate labels: ε of the label's randomized response"),
+    "labels": (str, f"how labels are protected: {' or '.join(LABELS)}; joint: epsilon protects features and label"),
     "bias": (real, "bias β of the laplacian and exponential families"),
     "bound": (real, "inner-product only: bound R of the rounding, after a rotation if below 1 (default: planned)"),
     "noise_shape": (whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
@@ -68,7 +69,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
     plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
-    plan.add_argument("--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung (svg, png or pdf)")
+    plan.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung, or what is compared (svg, png or pdf)"
+    )
     plan.set_defaults(run=_plan)
 
 
@@ -88,7 +91,8 @@ def _plan(parsed: argparse.Namespace) -> None:
             status.update(f"planning: {text}")
 
         if parsed.compare:
-            console.print(compare_table(_compare(request, progress)))
+            tables = _compared(parsed, request, progress)
+            console.print(*tables, sep="\n")
             return
         plan = _solved_or_planned(parsed, request, progress)
         if parsed.plot is not None:
@@ -99,9 +103,20 @@ def _plan(parsed: argparse.Namespace) -> None:
     _show(plan, parsed, console)
 
 
+def _compared(parsed: argparse.Namespace, request: dict[str, Any], progress: Progress) -> list[Table]:
+    """The ladder and, with classes, both ways to protect labels; drawn, if that is asked for."""
+    _require(request, {"users", "dim", "epsilon", "delta"})
+    asked = read_request(request)
+    rungs, labels = compare_rungs(asked, progress), compare_labels(asked, progress)
+    if parsed.plot is not None:
+        progress("drawing the ladder")
+        write_whole(parsed.plot, lambda path: plot_comparison(rungs, path))
+    return [compare_table(rungs), *([labels_table(labels)] if labels else [])]
+
+
 def _refuse_ignored(parsed: argparse.Namespace) -> None:
-    """`--compare` prints one table; nothing that would be left undone may be asked for beside it."""
-    others = [name for name in ("json", "explain", "output", "plot", "solve") if getattr(parsed, name)]
+    """`--compare` prints tables; nothing that would be left undone may be asked for beside it."""
+    others = [name for name in ("json", "explain", "output", "solve") if getattr(parsed, name)]
     if parsed.compare and others:
         raise InvalidInputError(f"--{others[0]} has no effect with --compare; run them one after the other.")
 
@@ -125,19 +140,6 @@ def _solved_or_planned(parsed: argparse.Namespace, request: dict[str, Any], prog
         progress=progress,
         **request,
     )
-
-
-def _compare(request: dict[str, Any], progress: Any) -> list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]]:
-    """The request calibrated by every rung; a rung that cannot is listed with its reason."""
-    _require(request, {"users", "dim", "epsilon", "delta"})
-    outcomes: list[tuple[str, PlanRequest, BitsumProtocol | PrivkdeError]] = []
-    for name in LADDER:
-        asked = PlanRequest(**{**request, "accountant": name})
-        try:
-            outcomes.append((name, asked, choose(asked, progress)[0]))
-        except PrivkdeError as error:
-            outcomes.append((name, asked, error))
-    return outcomes
 
 
 def _require(request: dict[str, Any], names: set[str]) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 
+import numpy as np
+from numpy.typing import NDArray
+
 from accounting.errors import require_choice
 from privkde.announcement import Announcement
 from privkde.blocks import Index, Progress, in_blocks
@@ -18,13 +21,14 @@ def collect(
     announcement: Announcement,
     rows: Rows,
     index: Index,
+    classes: NDArray[np.integer] | None = None,
     *,
     stream: ByteStream,
     path: str = "aggregated",
     outside: str = "reject",
     progress: Progress | None = None,
 ) -> Analyzer:
-    """The analyzer's counts after the users `index` of `rows` took part.
+    """The analyzer's counts after the users `index` of `rows` took part, with joint labels each with its class number.
 
     `faithful` runs every party: all messages, noise and flood included, are packed, sent, shuffled, unpacked and
     counted. `aggregated` draws the same bits, but the noise of all users at once and only as counts. The counts of
@@ -33,7 +37,7 @@ def collect(
     require_choice("path", path, PATHS)
     randomizer = Randomizer(announcement, outside=outside)
     run = _faithful if path == "faithful" else _aggregated
-    return run(announcement, randomizer, rows, index, stream=stream, progress=progress)
+    return run(announcement, randomizer, rows, index, classes, stream=stream, progress=progress)
 
 
 def _aggregated(
@@ -41,6 +45,7 @@ def _aggregated(
     randomizer: Randomizer,
     rows: Rows,
     index: Index,
+    classes: NDArray[np.integer] | None,
     *,
     stream: ByteStream,
     progress: Progress | None,
@@ -48,7 +53,8 @@ def _aggregated(
     analyzer, lock = Analyzer(announcement), threading.Lock()
 
     def work(part: Index, start: int) -> None:
-        inputs = randomizer.inputs(rows[part], stream=stream.child("inputs", start), numbers=part).over_users()
+        told = None if classes is None else classes[part]
+        inputs = randomizer.inputs(rows[part], told, stream=stream.child("inputs", start), numbers=part).over_users()
         with lock:
             analyzer.add(inputs, len(part))
 
@@ -64,6 +70,7 @@ def _faithful(
     randomizer: Randomizer,
     rows: Rows,
     index: Index,
+    classes: NDArray[np.integer] | None,
     *,
     stream: ByteStream,
     progress: Progress | None,
@@ -71,7 +78,8 @@ def _faithful(
     shuffler, analyzer = Shuffler(announcement, stream=stream.child("shuffler")), Analyzer(announcement)
 
     def work(part: Index, start: int) -> list[bytes]:
-        return randomizer.packets(rows[part], stream=stream.child("client", start), numbers=part)
+        told = None if classes is None else classes[part]
+        return randomizer.packets(rows[part], told, stream=stream.child("client", start), numbers=part)
 
     for packets in in_blocks(work, index, announcement.n_instances, progress):
         for packet in packets:

@@ -141,6 +141,18 @@ class LsqFamily(ABC):
         """Whether records and queries must have norm at most 1."""
         return needs_unit_norm(self.choice.name)
 
+    def squared_shift(self) -> float | None:
+        """Bound on Σ t² for the maps that were drawn; None if nothing is known, as for every number of bits."""
+        return self.facts.squared_shift
+
+    def require_declared_shift(self) -> None:
+        """Refuse maps by which one user can shift its bits further than the accountant was told."""
+        drawn, declared = self.squared_shift(), self.facts.squared_shift
+        if declared is not None and (drawn is None or drawn > declared):
+            raise InvalidInputError(
+                f"the public seed draws maps with squared shift {drawn} and {declared:.6g} was declared; draw another."
+            )
+
     @abstractmethod
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """f(x)/R, never outside [−1, 1], one row of I·Q numbers per record."""

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from accounting.kernels import MOST_SINGULAR, NORM_SLACK
 from privkde.kernels.base import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
 from privkde.kernels.draws import signs
 from privkde.kernels.projection import FastProjection
@@ -58,6 +59,12 @@ class SignFamily(InnerProductFamily):
         require_room(shape[0] * shape[1], choice)
         drawn = signs(stream.child("signs"), shape[0] * shape[1]).reshape(shape)
         self.weights: Float32 = read_only(drawn.T * np.float32(1.0 / math.sqrt(choice.dim)))
+
+    def squared_shift(self) -> float | None:
+        """(σ_max/√d)² of the drawn signs: ‖σ(x − x')/(2√d)‖² for opposite x and x' of norm 1, at worst."""
+        if min(self.weights.shape) > MOST_SINGULAR:
+            return None
+        return (NORM_SLACK * float(np.linalg.norm(self.weights.astype(np.float64), 2))) ** 2
 
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """σ·x/√d."""

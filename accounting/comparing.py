@@ -1,0 +1,120 @@
+"""The same request met in several ways, side by side: by every rung, with separate or with joint labels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+from accounting.choosing import Progress, choose, prediction, silent
+from accounting.composition import LADDER
+from accounting.error import PredictedError
+from accounting.errors import PrivkdeError
+from accounting.mechanisms import BitsumProtocol
+from accounting.request import PlanRequest
+
+LABEL_SHARES = (0.25, 0.5, 0.75)
+"""How much of a joint ε the labels get, at most, when it is compared with separate labels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One way to meet a request: the calibrated protocol, or why there is none."""
+
+    name: str
+    request: PlanRequest
+    protocol: BitsumProtocol | None
+    refusal: str = ""
+
+    @staticmethod
+    def of(name: str, request: PlanRequest, say: Progress, *, certified: bool = True) -> Outcome:
+        """Calibrate the request."""
+        try:
+            return Outcome(name=name, request=request, protocol=choose(request, say, certified=certified)[0])
+        except PrivkdeError as error:
+            return Outcome(name=name, request=request, protocol=None, refusal=str(error))
+
+    @property
+    def bitsum_rmse(self) -> float | None:
+        """RMSE of one sum of bits."""
+        return None if self.protocol is None else self.protocol.rmse(self.request.users_per_protocol)
+
+    @property
+    def noise(self) -> float:
+        """2R·RMSE: noise of a sum of features, comparable between bounds R; infinite if there is no protocol."""
+        return math.inf if self.bitsum_rmse is None else 2.0 * self.request.facts().bound * self.bitsum_rmse
+
+    @property
+    def error(self) -> PredictedError | None:
+        """Predicted error of a density."""
+        return None if self.protocol is None else prediction(self.request, self.protocol)
+
+    @property
+    def total_error(self) -> float:
+        """The same as one number; infinite if there is no protocol."""
+        return math.inf if self.error is None else self.error.total
+
+    @property
+    def messages_per_user(self) -> float | None:
+        """Expected messages of one user in all instances."""
+        if self.protocol is None:
+            return None
+        return self.request.facts().n_instances * self.protocol.messages_per_user()
+
+
+def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """The request calibrated by every rung; a rung that cannot is listed with its reason."""
+    asked = [(name, dataclasses.replace(request, accountant=name)) for name in LADDER]
+    return [Outcome.of(name, one, progress or silent) for name, one in asked]
+
+
+def compare_labels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """The request as it is, and the other way to protect labels for the same total ε and δ; nothing without classes.
+
+    Of several ways to split ε between features and label the best is shown. Not certified: to compare, not to use.
+    """
+    if request.classes is None:
+        return []
+    say = progress or silent
+    asked = dataclasses.replace(request, allow_useless=True)
+    given = Outcome.of(request.labels, asked, say, certified=False)
+    if request.label_epsilon is not None:
+        total = float(request.epsilon) + float(request.label_epsilon)
+        # min_users is a number per class with separate labels and one for all users with joint ones
+        everybody = None if request.min_users is None else request.min_users * request.classes
+        others = [dataclasses.replace(asked, labels="joint", epsilon=total, label_epsilon=None, min_users=everybody)]
+    else:
+        share = None if request.min_users is None else max(2, request.min_users // request.classes)
+        others = [
+            dataclasses.replace(
+                asked,
+                labels="separate",
+                epsilon=(1.0 - part) * float(request.epsilon),
+                label_epsilon=part * float(request.epsilon),
+                min_users=share,
+            )
+            for part in LABEL_SHARES
+        ]
+    found = [Outcome.of(one.labels, one, say, certified=False) for one in others]
+    return [given, min(found, key=lambda one: one.total_error)]
+
+
+def label_advice(request: PlanRequest, progress: Progress | None = None) -> str | None:
+    """Which way to protect labels is predicted to serve a class's density better; None without classes."""
+    outcomes = compare_labels(request, progress)
+    if not outcomes:
+        return None
+    best = min(outcomes, key=lambda one: one.total_error)
+    told = "; ".join(f"{_split(one)}: {_told(one)}" for one in outcomes)
+    return f"labels: '{best.name}' has the smaller predicted error for the same total ε ({told})"
+
+
+def _split(outcome: Outcome) -> str:
+    request = outcome.request
+    if request.label_epsilon is None:
+        return f"joint ε = {request.epsilon:g}"
+    return f"separate ε = {request.epsilon:g} + {request.label_epsilon:g}"
+
+
+def _told(outcome: Outcome) -> str:
+    return "not possible" if outcome.error is None else f"{outcome.error.total:.3g}"
