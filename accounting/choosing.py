@@ -83,8 +83,18 @@ def _calibrate(
         if found:
             protocol, rung = min(found, key=lambda one: one[0].rmse())
             _refuse_useless(request, protocol)
-            return protocol, rung, (f"accountant {rung.name}: {rung.evidence.method}",)
+            return protocol, rung, (_why(request, rung, found),)
     raise failures[0]
+
+
+def _why(request: PlanRequest, rung: Rung, found: list[tuple[BitsumProtocol, Rung]]) -> str:
+    """What the rung does and, if there was a choice, what the others would have needed."""
+    text = f"accountant {rung.name}: {rung.evidence.method}"
+    if rung.name == "geometric":
+        touched = request.facts().touched
+        text += f"; here Δ² = {touched.shift_budget:.4g}, and {touched.total} if every bit could flip"
+    others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in found if other is not rung]
+    return f"{text}; least noise of those tried ({', '.join(others)})" if others else text
 
 
 def _designed(request: PlanRequest, bitsum: str, rung: Rung, *, certified: bool) -> BitsumProtocol:

@@ -138,16 +138,16 @@ def plan_budget(progress: Progress | None = None, **request: Any) -> Plan:
 
     Returns the plan of least noise that the chosen accountant can prove, or raises a `PrivkdeError`.
     """
-    return plan(read_request(request), progress=progress)
+    asked = read_request(request)
+    found = plan(asked, progress=progress)
+    advice = label_advice(asked, progress)
+    return found if advice is None else dataclasses.replace(found, reasons=(*found.reasons, advice))
 
 
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
-    """`plan_budget` for a request object."""
+    """`plan_budget` for a request object, without advice on labels."""
     say = progress or silent
     protocol, rung, reasons = choose(request, say)
-    advice = label_advice(request, say)
-    if advice is not None:
-        reasons = (*reasons, advice)
     say(f"ladder at these parameters ({protocol.name})")
     return _assemble(request, protocol, rung, reasons)
 

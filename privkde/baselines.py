@@ -44,14 +44,12 @@ def no_privacy_contract() -> Contract:
 
 def exact_densities(family: LsqFamily, rows: Rows, groups: Sequence[Index], y: Rows) -> Floats:
     """Without privacy: the mean of k(x_u, y) over each group, from the raw data (columns are groups)."""
-    queries = checked_vectors(
-        y[np.arange(y.shape[0])], family.facts.dim, unit_norm=family.needs_unit_norm, outside="project"
-    )
+    queries = admitted(family, y, np.arange(y.shape[0]))
     columns = []
     for index, n in zip(groups, _sizes(groups), strict=True):
 
         def work(part: Index, start: int) -> Floats:
-            return np.asarray(family.kernel(queries, _vectors(family, rows, part)).sum(axis=1))
+            return np.asarray(family.kernel(queries, admitted(family, rows, part)).sum(axis=1))
 
         columns.append(np.sum(in_blocks(work, index, len(queries)), axis=0) / n)
     return np.stack(columns, axis=1)
@@ -68,7 +66,7 @@ def central_sums(
     for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
 
         def work(part: Index, start: int) -> Floats:
-            features = family.scaled_features(_vectors(family, rows, part))
+            features = family.scaled_features(admitted(family, rows, part))
             return np.asarray(features.sum(axis=0, dtype=np.float64))
 
         exact = family.facts.bound * np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
@@ -88,7 +86,7 @@ def local_sums(
         draws = stream.child("local", number)
 
         def work(part: Index, start: int, response: Bitsum = response, draws: ByteStream = draws) -> Floats:
-            scaled = family.scaled_features(_vectors(family, rows, part))
+            scaled = family.scaled_features(admitted(family, rows, part))
             return column_sums(response.respond(scaled, draws.child(start))).astype(np.float64)
 
         ones = np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
@@ -118,7 +116,8 @@ def _sizes(groups: Sequence[Index]) -> tuple[int, ...]:
     return sizes
 
 
-def _vectors(family: LsqFamily, rows: Rows, part: Index) -> NDArray[np.float32]:
+def admitted(family: LsqFamily, rows: Rows, part: Index) -> NDArray[np.float32]:
+    """These rows, projected onto the kernel's domain."""
     return checked_vectors(
         rows[part], family.facts.dim, unit_norm=family.needs_unit_norm, outside="project", numbers=part
     )

@@ -101,7 +101,7 @@ def plot_profile(plan: Plan, path: Path) -> None:
 
 
 def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
-    """Noise, predicted error and messages of the same promise by each rung, on logarithmic scales."""
+    """Noise and predicted error (logarithmic scales) and messages of the same promise by each rung."""
     known = [one for one in outcomes if one.protocol is not None]
     if not known:
         raise InvalidInputError("no rung meets the request, so there is nothing to draw; raise epsilon or users.")
@@ -115,8 +115,12 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
             rows = range(len(known))
             axes.barh(rows, values, height=0.6, color=[STYLES[one.name][0] for one in known])
             for row, value in zip(rows, values, strict=True):
-                axes.annotate(f"{value:.3g}", (value, row), xytext=(3, 0), textcoords="offset points", va="center")
-            axes.set(xscale="log", title=title, xlim=(min(values) / 3.0, max(values) * 8.0))
+                text = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+                axes.annotate(text, (value, row), xytext=(3, 0), textcoords="offset points", va="center")
+            if title.startswith("messages"):
+                axes.set(title=title, xlim=(0.0, 1.5 * max(values)))
+            else:
+                axes.set(xscale="log", title=title, xlim=(min(values) / 3.0, max(values) * 12.0))
             axes.set_yticks(rows, [one.name for one in known])
             axes.tick_params(labelsize=9)
         figure.axes[0].invert_yaxis()

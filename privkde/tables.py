@@ -27,7 +27,8 @@ def plan_table(plan: Plan) -> Table:
     request = plan.request
     table = _facts("Plan")
     table.add_row("promise", "\n".join(str(g) for g in plan.guarantees))
-    table.add_row("kernel", f"{request.kernel}, d = {request.dim}, I = {request.facts().n_repetitions}")
+    facts = request.facts()
+    table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("users", _users(plan))
     table.add_row("bitsum", plan.bitsum)
     table.add_row("parameters", "\n".join(f"{k} = {v:.6g}" for k, v in plan.parameters.items()))
@@ -129,7 +130,7 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     table.add_row("promise", "\n".join(str(g) for g in model.contract.guarantees))
     first = model.plans[0]
     facts = first.request.facts()
-    table.add_row("kernel", f"{facts.name}, d = {first.request.dim}, I = {facts.n_repetitions}")
+    table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
     table.add_row("users", f"{sum(model.n_users):,}")
     if model.labels:

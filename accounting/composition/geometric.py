@@ -127,13 +127,18 @@ class Remainders:
         Source: docs/proofs/geometric.md, Lemma 3.
         """
         away = self.powers[0] < 0.0
-        lost = self.cuts / np.maximum(1.0 + above * self.gains, 1e-300) if away else self.cuts
+        lost = self.cuts / np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else self.cuts
         last = [int(np.argmax(lost <= mass)) for mass in allowed]  # the last atom loses nothing, so there is one
         end = max(last) + 1
         kept = Remainders(self.gains[:end], self.lower[:end], self.powers, self.cuts[:end])
         weights = np.where(np.arange(end) <= np.array(last)[:, None], kept.lower, 0.0)
         weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
-        return np.asarray(weights @ np.maximum(kept.at(below), kept.at(above)))
+        ends = np.maximum(kept.at(below), kept.at(above))
+        finite = np.isfinite(ends)
+        if np.all(finite):
+            return np.asarray(weights @ ends)
+        infinite = (weights > 0.0).astype(np.float64) @ ~finite > 0.0  # weight 0 times infinity is nothing
+        return np.where(infinite, math.inf, weights @ np.where(finite, ends, 0.0))
 
 
 def remainders(loss: DominatingLoss) -> tuple[Remainders, Remainders]:
@@ -209,8 +214,9 @@ class Rest:
         """The bound for Σ t² ≤ budget: a row for each cut, a column for each ε. Any order is valid for any ε."""
         infinite = math.sqrt(self.n_instances * budget) * self.infinite
         left = epsilon - infinite - 2.0 * self.n_instances * self.surplus
+        swollen = math.exp(min(700.0, self.n_instances * self.surplus))
         rows = [
-            _converted(rate, budget, left) + cut.total(budget, self.n_instances) + infinite
+            _converted(rate, budget, left) + swollen * (cut.total(budget, self.n_instances) + infinite)
             for rate, cut in zip(self.rates, self.cuts, strict=True)
         ]
         return np.array(rows)

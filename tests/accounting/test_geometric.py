@@ -346,6 +346,29 @@ def test_rates_bound_a_valid_cut_for_every_shift(
     assert tightest < (1.2 if partition == "fine" else 8.0)
 
 
+def test_one_interval_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """g = ±1 with Q = ½ each, t in [0.1, 0.9]: *away* is the larger, and b₂·0.1 allows no cut where b₂·0.9 would."""
+    monkeypatch.setattr(geometric, "shifts", lambda largest: np.array([0.1, 0.9]))
+    monkeypatch.setattr(geometric, "ROUNDS", 0)
+    loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
+    (found,) = rates(loss, 0.9, (Cut(1.2, 0.0),))
+    for column in (0, 10, 20, 30):
+        a = 1.0 - float(ORDERS[column])
+        ends = [[((1 + t * g) ** a - 1 - a * t * g) / t**2 for g in (-1.0, 1.0)] for t in (0.1, 0.9)]
+        m = 0.5 * max(ends[0][0], ends[1][0]) + 0.5 * max(ends[0][1], ends[1][1])
+        assert found[column] == pytest.approx(math.log1p(0.01 * m) / 0.01, rel=1e-9)
+
+
+def test_zero_times_infinity_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At t = 1 an uncut g = −1 has no *away* moment; beside it, another cut's weight 0 must not make a rate of 0."""
+    monkeypatch.setattr(geometric, "shifts", lambda largest: np.array([0.1, 1.0]))
+    monkeypatch.setattr(geometric, "ROUNDS", 0)
+    loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
+    uncut, cut = rates(loss, 1.0, (Cut(0.0, 0.0), Cut(11.0, 0.0)))
+    assert np.all(np.isinf(uncut))
+    assert np.all(cut > 0.1)
+
+
 def test_a_finer_partition_is_never_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     loss, cuts = loss_of(rr(200, 0.1)), (Cut(1e-3, 0.0), Cut(1e-4, 1e-4))
     fine = rates(loss, 1.0, cuts)
@@ -360,8 +383,8 @@ def test_the_supremum_covers_everything_in_every_round() -> None:
     assert points[-1] == 0.7
     targets = np.concatenate([np.linspace(0.0, 0.7, 301), points])
     for rounds in (0, 1, 5):
-        found = supremum(lambda below, above: (targets >= below) & (targets <= above), points, rounds=rounds)
-        assert np.all(found)
+        found = supremum(lambda u, v: np.where((targets >= u) & (targets <= v), 1.0, 0.0), points, rounds=rounds)
+        assert np.all(found == 1.0)
 
     def exact(below: float, above: float) -> Array:
         """Suprema over the interval of t(0.7−t), −(t−0.1)² and a constant."""
@@ -424,8 +447,9 @@ def test_theorem_1_by_its_formula(infinite: float, surplus: float) -> None:
         for row, cut, factor in zip(found, cuts, (1.0, 1.1), strict=True):
             for value, e in zip(row, epsilon, strict=True):
                 left = e - 2.0 * infinite - 32.0 * surplus
-                choices = 0.25 * cut.per_square + 2.0 * cut.per_shift + 2.0 * infinite
-                choices = choices + converted(factor * rate, 0.25, left)
+                lost = 0.25 * cut.per_square + 2.0 * cut.per_shift + 2.0 * infinite
+                spent = math.exp(16.0 * surplus) * lost
+                choices = spent + converted(factor * rate, 0.25, left)
                 assert np.min(np.abs(choices - value)) <= 1e-11  # the bound of some order
                 assert value <= 1.1 * np.min(choices)
 
@@ -500,7 +524,7 @@ def test_theorem_2_is_never_below_an_exact_composition() -> None:
                 exact = hockey_stick(product([one[0], two[0]]), product([one[1], two[1]]), epsilon)
                 assert exact <= min(ball, generic)
                 if epsilon == 1.0 and angle == 0.0 and (a, b) == (0.0, t) and place == math.pi:
-                    assert 1e-6 < exact
+                    assert exact > 1e-6
                     assert ball < 1.2 * exact
     assert gained
 
@@ -548,6 +572,14 @@ def test_coins_are_as_many_as_the_worst_data_leaves(n_users: int) -> None:
     assert np.all((claimed > 0.99) & (claimed < (1.1 if n_users == 30_000 else 4.0)))
 
 
+def test_too_few_coins_are_paid_for() -> None:
+    """n = 2 000: some instance of four lacks coins with probability up to 3 %, far above all else at ε = 6."""
+    found = bound_of(rr(2_000, 0.05), shifting(4, 1.0, ball=True), 1e-4)
+    _, failure = coins(2_000, found.touched, found.any_data.cuts)
+    assert failure == pytest.approx(4 * math.exp(-(0.13**2) / 2 * 1999 * (1 - math.sqrt(0.501))))
+    assert 0.01 < failure <= found._ball(6.0) < 1.1 * failure
+
+
 def test_an_unreachable_delta_is_not_claimed() -> None:
     """δ below the mass at infinity: nothing can be cut, and Theorem 2 must not vanish into nan."""
     found = bound_of(rr(30_000, 6e-4), shifting(768, 1.0, ball=True), 1e-18)
@@ -566,7 +598,7 @@ def test_peeling_counts_an_infinite_loss_as_one() -> None:
 
 
 def test_more_shift_less_noise_and_fewer_users_cost_more() -> None:
-    """For n at a fixed p too: further reports can be handed to the adversary. Up to 1 %: the partition adapts."""
+    """For n at a fixed p too: further reports can be handed to the adversary. Up to 5 %: thresholds lie on a grid."""
 
     def claimed(n: int = 200, p: float = 0.09, square: float = 1.0) -> float:
         return bound_of(rr(n, p), shifting(100, square), 1e-5).delta(1.5)
@@ -577,18 +609,18 @@ def test_more_shift_less_noise_and_fewer_users_cost_more() -> None:
         [claimed(n=n) for n in (270, 202, 200, 150)],
     ):
         assert 0.0 < values[0] < 1.0
-        assert all(a <= b * 1.01 for a, b in itertools.pairwise(values))
+        assert all(a <= b * 1.05 for a, b in itertools.pairwise(values))
         assert values[-1] > 1.5 * values[0]
 
 
 def test_the_number_of_instances_hardly_matters() -> None:
     few, many = (bound_of(rr(200, 0.09), shifting(k, 1.0), 1e-5).delta(1.5) for k in (4, 4000))
-    assert few <= many * 1.01 <= 1.5 * few
+    assert few <= many * 1.05 <= 1.6 * few
 
 
 def test_a_smaller_largest_shift_is_never_worse() -> None:
     some, all_of_it = (bound_of(rr(200, 0.09), shifting(100, 1.0, t), 1e-5).delta(1.5) for t in (0.3, 1.0))
-    assert 0.0 < some <= 1.01 * all_of_it
+    assert 0.0 < some <= 1.05 * all_of_it
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -43,6 +43,7 @@ def test_theorem_3_3_is_a_special_case() -> None:
     alpha = 0.5
     request = {**BASE, "bitsum": "3nb", "accountant": "paper"}
     plan = solve("repetitions", target_error=alpha, measure="bound", epsilon=8.0, users=100_000, **request)
+    assert plan.sup_rmse_bound is not None
     assert plan.sup_rmse_bound <= alpha
     repetitions = plan.request.repetitions
     assert repetitions is not None

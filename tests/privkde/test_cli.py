@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from accounting import Plan
+from accounting.composition import LADDER
 from privkde.cli import main
 
 REQUEST = [
@@ -62,12 +64,36 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
         assert word in text
 
 
-def test_compare_prints_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "--compare")
-    rows = [line for line in text.splitlines() if any(name in line for name in ("paper", "basic", "advanced", "pld"))]
-    noise = [float(row.split("│")[4].replace(",", "")) for row in rows]
-    assert len(noise) == 4
-    assert noise[0] > max(noise[1:3]) > min(noise[1:3]) > noise[3] > 0.0
+def cells(text: str, first: str) -> list[str]:
+    """The line of a table that begins with this cell."""
+    (found,) = [line.split() for line in text.splitlines() if line.split()[:1] == [first]]
+    return found
+
+
+def test_compare_shows_the_ladder_and_both_ways_to_protect_labels(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "ladder.svg"
+    labels = ["--classes", "2", "--label-epsilon", "2", "--accountant", "basic"]
+    text = run(capsys, "--compare", *labels, "--plot", str(picture))
+    assert cells(text, "accountant")[1:] == ["parameter", "value", "RMSE", "noise", "error", "messages"]
+    rows = {name: cells(text, name) for name in LADDER}
+    assert all(row[1] == "flip_probability" for row in rows.values())
+    noise = {name: float(row[4]) for name, row in rows.items()}
+    assert noise["paper"] > max(noise["basic"], noise["advanced"]) > noise["geometric"] > noise["pld"] > 0.0
+    for _, _, value, rmse, found, error, messages in rows.values():
+        p = float(value)
+        one = math.sqrt(1000 * p * (1.0 - p)) / (1.0 - 2.0 * p)  # 1,000 users in each class
+        assert float(rmse) == pytest.approx(one, rel=1e-2)
+        assert float(found) == pytest.approx(2.0 * math.sqrt(2.0) * one, rel=1e-2)
+        assert 0.25 < float(error) < 5.0
+        assert messages == "16"
+    assert cells(text, "separate")[1:3] == ["1", "2"]
+    assert cells(text, "joint")[1:4] == ["←", "3", "together"]
+    assert "recommended" in text
+    drawing = picture.read_text()
+    assert drawing.lstrip().startswith("<?xml")
+    assert all(name in drawing for name in LADDER)
 
 
 def test_compare_lists_rungs_that_do_not_apply(capsys: pytest.CaptureFixture[str]) -> None:

@@ -389,8 +389,9 @@ def test_ties_go_to_the_first_class() -> None:
     assert fitted.predict(np.zeros((2, DIM))).tolist() == ["a", "a"]
 
 
-@pytest.mark.parametrize("labels", ["joint", "", None])
-def test_labels_are_collected_separately(labels: Any) -> None:
+@pytest.mark.parametrize("labels", ["together", "", None])
+def test_labels_are_collected_separately_or_jointly(labels: Any) -> None:
+    """Joint labels are tested in test_joint.py."""
     with pytest.raises(InvalidInputError, match="labels"):
         classifier(labels=labels).fit(X, Y)
 
