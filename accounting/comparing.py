@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from accounting.choosing import Progress, choose, prediction, silent
 from accounting.composition import LADDER
@@ -78,25 +79,30 @@ def compare_labels(request: PlanRequest, progress: Progress | None = None) -> li
     say = progress or silent
     asked = dataclasses.replace(request, allow_useless=True)
     given = Outcome.of(request.labels, asked, say, certified=False)
+    found = [_changed(asked, changes, say) for changes in _other_labels(request, request.classes)]
+    return [given, min(found, key=lambda one: one.total_error)]
+
+
+def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
+    """What to change for the other way to protect labels; `min_users` is per class with separate labels only."""
     if request.label_epsilon is not None:
         total = float(request.epsilon) + float(request.label_epsilon)
-        # min_users is a number per class with separate labels and one for all users with joint ones
-        everybody = None if request.min_users is None else request.min_users * request.classes
-        others = [dataclasses.replace(asked, labels="joint", epsilon=total, label_epsilon=None, min_users=everybody)]
-    else:
-        share = None if request.min_users is None else max(2, request.min_users // request.classes)
-        others = [
-            dataclasses.replace(
-                asked,
-                labels="separate",
-                epsilon=(1.0 - part) * float(request.epsilon),
-                label_epsilon=part * float(request.epsilon),
-                min_users=share,
-            )
-            for part in LABEL_SHARES
-        ]
-    found = [Outcome.of(one.labels, one, say, certified=False) for one in others]
-    return [given, min(found, key=lambda one: one.total_error)]
+        everybody = None if request.min_users is None else request.min_users * n_classes
+        return [{"labels": "joint", "epsilon": total, "label_epsilon": None, "min_users": everybody}]
+    share = None if request.min_users is None else max(2, request.min_users // n_classes)
+    splits = [(part * float(request.epsilon), (1.0 - part) * float(request.epsilon)) for part in LABEL_SHARES]
+    return [
+        {"labels": "separate", "epsilon": features, "label_epsilon": label, "min_users": share}
+        for label, features in splits
+    ]
+
+
+def _changed(request: PlanRequest, changes: dict[str, Any], say: Progress) -> Outcome:
+    try:
+        other = dataclasses.replace(request, **changes)
+    except PrivkdeError as error:  # such as a total beyond the largest ε
+        return Outcome(name=changes["labels"], request=request, protocol=None, refusal=str(error))
+    return Outcome.of(other.labels, other, say, certified=False)
 
 
 def label_advice(request: PlanRequest, progress: Progress | None = None) -> str | None:

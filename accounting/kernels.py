@@ -103,7 +103,9 @@ class KernelFacts:
             size_weight=weight,
             squared_shift=shift,
             unit_ball=False,
-            rounding=n_classes * (self.rounding + i * (1.0 / weight**2 - 1.0) / 4.0),
+            rounding=self.rounding
+            + (n_classes - 1) * self.privacy / 4.0
+            + n_classes * i * (1.0 / weight**2 - 1.0) / 4.0,
             privacy=self.privacy + i / weight**2,
             replaced_norm=max(self.replaced_norm, 2.0 * self.bound * math.sqrt(shift / i)),
         )

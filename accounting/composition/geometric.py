@@ -7,9 +7,8 @@ instances. Proofs: docs/proofs/geometric.md.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
@@ -17,174 +16,24 @@ from typing import ClassVar
 import numpy as np
 
 from accounting.composition.base import Touched, log_ratio
+from accounting.composition.shifted import ORDERS, Atoms, Cut, corners, over_shifts, rates
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.base import BitsumProtocol, likely_pairs
 from accounting.pmf import Array, binomial
 from accounting.profile import DominatingLoss, LossGrid, Pair, ProfileTable, smallest_epsilon
 
-ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(80.0), 48))
-"""Rényi orders α over which the bound is minimized."""
 CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDERS)
 """ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
 CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
 
-INTERVALS, ROUNDS, SMALLEST_SHIFT = 12, 5, 0.02
-"""Intervals of shifts at first, how often the worst ones are halved, and the end of the lowest as a share of T."""
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
 PAD = 1.0 + 1e-6
 ORDER_CHOICES = 128
 
 COIN_SHARE, COIN_SLACK = 0.501, 0.13
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """How much mass may be cut off an instance of shift t: `per_square`·t² + `per_shift`·t.
-
-    Over at most k instances with Σ t² ≤ Δ² this adds up to at most per_square·Δ² + per_shift·√k·Δ (Cauchy–Schwarz).
-    """
-
-    per_square: float
-    per_shift: float
-
-    @staticmethod
-    def spending(mass: float, touched: Touched, *, linear: float) -> Cut:
-        """`mass` in all, a share `linear` of it in proportion to the shifts, the rest to their squares."""
-        square = touched.shift_budget
-        return Cut((1.0 - linear) * mass / square, linear * mass / math.sqrt(touched.total * square))
-
-    def per_unit(self, shift: float) -> float:
-        """For one instance of this shift or more, divided by its shift."""
-        return self.per_square * shift + self.per_shift
-
-    def total(self, budget: float, n_instances: int) -> float:
-        """For all instances together, if their squared shifts add up to at most `budget`."""
-        return self.per_square * budget + self.per_shift * math.sqrt(n_instances * budget)
-
-
-@dataclass(frozen=True, slots=True)
-class Atoms:
-    """A pair of laws by its likelihood ratios: the lower law's masses, and the upper law's mass where that is none."""
-
-    ratios: Array
-    lower: Array
-    infinite: float
-
-
-def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
-    """((1−t)Q + tP, Q) and (Q, (1−t)Q + tP) for a pair (P, Q) that dominates one instance with t = 1.
-
-    Labeled mixtures of these two dominate every (q A_1 + (1−q) A_0, q' A_1 + (1−q') A_0) with |q − q'| = t, in both
-    directions, because the table of `loss` is symmetric. Source: docs/proofs/geometric.md, Lemma 1.
-    """
-    t = shift
-    values = loss.losses()
-    lower = loss.masses * np.exp(-values)
-    absent = max(0.0, 1.0 - float(np.sum(lower)))  # Q's mass where P has none
-    mixed = np.concatenate([[1.0 - t], 1.0 + t * np.expm1(values)])
-    base = np.concatenate([[absent], lower])
-    toward = Atoms(mixed, base, t * loss.infinite)
-    kept = slice(1, None) if t >= 1.0 else slice(None)
-    away = Atoms((1.0 / mixed[kept])[::-1], (base * mixed)[kept][::-1], absent if t >= 1.0 else 0.0)
-    return toward, away
-
-
-@dataclass(frozen=True, slots=True)
-class Remainders:
-    """One corner as E_Q[(1 + tg)^a], g = P/Q − 1, from where cutting leaves off: the largest powers come last.
-
-    `gains` are the g, `powers` one a for each order: α for *toward*, with g rising; 1−α for *away*, with g falling.
-    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers.
-    """
-
-    gains: Array
-    lower: Array
-    powers: Array
-    cuts: Array
-
-    @staticmethod
-    def of(gains: Array, lower: Array, powers: Array) -> Remainders:
-        """For atoms in the order in which they are cut, the last first."""
-        beyond = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
-        steps = np.append(np.abs(np.diff(gains)), 0.0)
-        return Remainders(gains, lower, powers, np.cumsum((steps * beyond)[::-1])[::-1])  # positive terms only
-
-    def at(self, shift: float) -> Array:
-        """((1 + tg)^a − 1 − atg)/t² for each g (rows) and each order (columns); its limit for t = 0."""
-        gains = self.gains[:, None]
-        if shift == 0.0:
-            return np.asarray(self.powers * (self.powers - 1.0) / 2.0 * gains**2)
-        step = shift * gains
-        return np.asarray((np.expm1(self.powers * np.log1p(step)) - self.powers * step) / shift**2)
-
-    def squared_rates(self, below: float, above: float, allowed: Sequence[float]) -> Array:
-        """Bound on (M(α) − 1)/t² for t in [below, above] if g is cut so that it loses at most `allowed`·t (rows).
-
-        For every g the remainder is monotone in t, so its values at the two ends bound it.
-        Source: docs/proofs/geometric.md, Lemma 3.
-        """
-        away = self.powers[0] < 0.0
-        lost = self.cuts / np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else self.cuts
-        last = [int(np.argmax(lost <= mass)) for mass in allowed]  # the last atom loses nothing, so there is one
-        end = max(last) + 1
-        kept = Remainders(self.gains[:end], self.lower[:end], self.powers, self.cuts[:end])
-        weights = np.where(np.arange(end) <= np.array(last)[:, None], kept.lower, 0.0)
-        weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
-        ends = np.maximum(kept.at(below), kept.at(above))
-        finite = np.isfinite(ends)
-        if np.all(finite):
-            return np.asarray(weights @ ends)
-        infinite = (weights > 0.0).astype(np.float64) @ ~finite > 0.0  # weight 0 times infinity is nothing
-        return np.where(infinite, math.inf, weights @ np.where(finite, ends, 0.0))
-
-
-def remainders(loss: DominatingLoss) -> tuple[Remainders, Remainders]:
-    """Both corners of a pair, *toward* and *away*."""
-    atoms, _ = corners(loss, 1.0)
-    kept = atoms.lower > 0.0
-    gains, lower = atoms.ratios[kept] - 1.0, atoms.lower[kept]
-    return Remainders.of(gains, lower, ORDERS), Remainders.of(gains[::-1], lower[::-1], 1.0 - ORDERS)
-
-
-def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: int) -> Array:
-    """The elementwise largest bound(below, above) over intervals that cover all of `points`.
-
-    In each round those intervals that attain a finite supremum somewhere are halved.
-    """
-    intervals = list(itertools.pairwise(points.tolist()))
-    values = [bound(*interval) for interval in intervals]
-    for _ in range(rounds):
-        table = np.array(values)
-        worst = np.where(np.all(np.isfinite(table), axis=0), np.argmax(table, axis=0), -1)
-        for i in sorted(set(worst.ravel().tolist()) - {-1}, reverse=True):
-            below, above = intervals[i]
-            middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
-            intervals[i : i + 1] = [(below, middle), (middle, above)]
-            values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
-    return np.asarray(np.max(np.array(values), axis=0))
-
-
-def shifts(largest_shift: float) -> Array:
-    """The first intervals of shifts."""
-    return np.append(0.0, largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, INTERVALS))
-
-
-def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Array:
-    """K(α): ln moments per unit of squared shift, the supremum over all t ≤ `largest_shift`; a row for each cut."""
-    both = remainders(loss)
-
-    def rate(below: float, above: float) -> Array:
-        toward, away = (one.squared_rates(below, above, [cut.per_unit(below) for cut in cuts]) for one in both)
-        moment = np.maximum(toward, away)
-        if below > 0.0:  # ln(1 + t²m)/t² falls with t
-            moment = np.log1p(below**2 * moment) / below**2
-        return np.nan_to_num(moment, nan=math.inf, posinf=math.inf)
-
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return supremum(rate, shifts(largest_shift), rounds=ROUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +152,7 @@ class GeometricBound:
             budget = max(0.0, self.touched.shift_budget - below**2)
             return np.array([max(_peeled(atoms, rest, budget, epsilon) for atoms in corners(self.loss, above))])
 
-        return failure + float(supremum(peeled, shifts(self.touched.largest_shift), rounds=ROUNDS)[0])
+        return failure + float(over_shifts(peeled, self.touched.largest_shift)[0])
 
 
 def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:

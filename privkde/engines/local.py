@@ -7,7 +7,7 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.errors import require_choice
+from accounting.errors import InvalidInputError, require_choice
 from privkde.announcement import Announcement
 from privkde.blocks import Index, Progress, in_blocks
 from privkde.inputs import Rows
@@ -35,6 +35,8 @@ def collect(
     both have the same law, because the noise is infinitely divisible (docs/proofs/sampling.md).
     """
     require_choice("path", path, PATHS)
+    if classes is not None and classes.shape != (rows.shape[0],):
+        raise InvalidInputError(f"classes of shape {classes.shape} for {rows.shape[0]} rows; give one for each row.")
     randomizer = Randomizer(announcement, outside=outside)
     run = _faithful if path == "faithful" else _aggregated
     return run(announcement, randomizer, rows, index, classes, stream=stream, progress=progress)

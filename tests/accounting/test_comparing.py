@@ -195,7 +195,6 @@ def test_impossible_labels_are_told_and_not_raised(monkeypatch: pytest.MonkeyPat
     assert "joint ε = 1.5: not possible" in text
 
 
-@pytest.mark.xfail(strict=True, reason="compare_labels asks for joint labels with ε + ε_lbl, which may be above 100")
 def test_a_sum_beyond_the_largest_epsilon_is_no_reason_to_refuse_a_plan() -> None:
     asked = PlanRequest(**{**CLASSES, "epsilon": 60.0}, label_epsilon=60.0)
     separate, joint = compare_labels(asked)

@@ -12,18 +12,13 @@ import pytest
 from scipy import stats
 
 from accounting.choosing import choose
-from accounting.composition import Geometric, Touched, geometric
-from accounting.composition.geometric import (
-    COIN_SHARE,
-    CONVERSION,
+from accounting.composition import Geometric, Touched, geometric, shifted
+from accounting.composition.geometric import COIN_SHARE, CONVERSION, PAD, GeometricBound, Rest, coins
+from accounting.composition.shifted import (
     ORDERS,
-    PAD,
     Atoms,
     Cut,
-    GeometricBound,
     Remainders,
-    Rest,
-    coins,
     corners,
     rates,
     remainders,
@@ -310,8 +305,8 @@ def test_cuts_by_their_definition() -> None:
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two wide intervals, never halved: valid too, and no error can hide behind a fine partition."""
-    monkeypatch.setattr(geometric, "INTERVALS", 3)
-    monkeypatch.setattr(geometric, "ROUNDS", 0)
+    monkeypatch.setattr(shifted, "INTERVALS", 3)
+    monkeypatch.setattr(shifted, "ROUNDS", 0)
 
 
 @pytest.mark.parametrize("partition", ["coarse", "fine"])
@@ -348,8 +343,8 @@ def test_rates_bound_a_valid_cut_for_every_shift(
 
 def test_one_interval_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """g = ±1 with Q = ½ each, t in [0.1, 0.9]: *away* is the larger, and b₂·0.1 allows no cut where b₂·0.9 would."""
-    monkeypatch.setattr(geometric, "shifts", lambda largest: np.array([0.1, 0.9]))
-    monkeypatch.setattr(geometric, "ROUNDS", 0)
+    monkeypatch.setattr(shifted, "shifts", lambda largest: np.array([0.1, 0.9]))
+    monkeypatch.setattr(shifted, "ROUNDS", 0)
     loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
     (found,) = rates(loss, 0.9, (Cut(1.2, 0.0),))
     for column in (0, 10, 20, 30):
@@ -361,8 +356,8 @@ def test_one_interval_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_zero_times_infinity_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """At t = 1 an uncut g = −1 has no *away* moment; beside it, another cut's weight 0 must not make a rate of 0."""
-    monkeypatch.setattr(geometric, "shifts", lambda largest: np.array([0.1, 1.0]))
-    monkeypatch.setattr(geometric, "ROUNDS", 0)
+    monkeypatch.setattr(shifted, "shifts", lambda largest: np.array([0.1, 1.0]))
+    monkeypatch.setattr(shifted, "ROUNDS", 0)
     loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
     uncut, cut = rates(loss, 1.0, (Cut(0.0, 0.0), Cut(11.0, 0.0)))
     assert np.all(np.isinf(uncut))

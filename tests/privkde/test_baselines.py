@@ -148,7 +148,7 @@ def largest_move(family: LsqFamily, seed: int) -> float:
     random = np.random.default_rng(seed)
 
     def features(x: Floats) -> Floats:
-        clipped = baselines._vectors(family, x, np.arange(len(x)))
+        clipped = baselines.admitted(family, x, np.arange(len(x)))
         return family.scaled_features(clipped).astype(np.float64) * family.facts.bound
 
     scale = 30.0 if not family.needs_unit_norm else 1.5  # outside the ball, too: it is projected

@@ -278,12 +278,7 @@ def test_the_deviation_of_a_size_from_its_definition(kernel: str, bitsum: str) -
     assert exact > 0.0
 
 
-OTHERS_ROUND = pytest.mark.xfail(strict=True, reason="users of other classes round zeros: R²‖g‖² = 2 each, and not 1")
-
-
-@pytest.mark.parametrize(
-    "kernel", [pytest.param(name, marks=OTHERS_ROUND if name == "gaussian" else ()) for name in KERNELS]
-)
+@pytest.mark.parametrize("kernel", KERNELS)
 def test_the_predicted_rounding_error_covers_users_of_other_classes(kernel: str) -> None:
     """Var K̃_c(y) = Σ_ij g² Σ_u (R² − f_u²)/(n_c I)², where f_u = 0 outside the class, plus that of the size."""
     n_classes, size = 4, 3
