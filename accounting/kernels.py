@@ -96,16 +96,14 @@ class KernelFacts:
         weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift
         weight = math.floor(weight * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
         shift = max(same, apart + 2.0 * weight**2)
-        i = self.n_repetitions
+        i, others = self.n_repetitions, (n_classes - 1) * self.privacy / 4.0  # who rounds zeros adds R²‖g‖²
         return dataclasses.replace(
             self,
             joint_classes=n_classes,
             size_weight=weight,
             squared_shift=shift,
             unit_ball=False,
-            rounding=self.rounding
-            + (n_classes - 1) * self.privacy / 4.0
-            + n_classes * i * (1.0 / weight**2 - 1.0) / 4.0,
+            rounding=self.rounding + others + n_classes * i * (1.0 / weight**2 - 1.0) / 4.0,
             privacy=self.privacy + i / weight**2,
             replaced_norm=max(self.replaced_norm, 2.0 * self.bound * math.sqrt(shift / i)),
         )

@@ -37,7 +37,7 @@ from privkde.rounds import Collection, Terms
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0)
 DELTA, LABEL_EPSILON = 1e-5, 5.0
 SEEDS = range(3)
-ERROR_USERS, QUERIES, SAMPLE, RUNS = 20_000, 500, 4_000, 16
+ERROR_USERS, QUERIES, SAMPLE, RUNS = 20_000, 500, 4_000, 64
 KERNELS: tuple[dict[str, Any], ...] = (
     {"kernel": "inner-product", "epsilon": 1.0},
     {"kernel": "inner-product", "epsilon": 1.0, "bound": 1.0},
