@@ -52,10 +52,11 @@ def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, s
     mechanism = GaussianMechanism.calibrate(epsilon, delta, sensitivity)
     in_bits = mechanism.standard_deviation / (2.0 * facts.bound)
     parts = predicted_error(facts, share * n_users, in_bits)
+    needless = parts.rounding**2 + (parts.bias**2 if facts.name == "inner-product" else 0.0)  # no bits, no clipping
     return Baseline(
         name="central",
         bitsum_rmse=in_bits,
-        predicted_rmse=math.sqrt(parts.total**2 - parts.rounding**2),
+        predicted_rmse=math.sqrt(parts.total**2 - needless),
         contract=mechanism.contract(epsilon),
     )
 
@@ -64,7 +65,8 @@ def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, sha
     """Randomized response that does not count on anybody else: the shuffled law with one user."""
     target = Target(rung=PrivacyLossComposition(), touched=facts.touched, epsilon=epsilon, delta=delta)
     alone = _alone(target)
-    claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.FEATURES, view=View.LOCAL)
+    adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
+    claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.LOCAL)
     contract = Contract(
         component="local randomized response baseline",
         guarantees=(claim, claim.restated(view=View.COMMUNICATION), claim.restated(view=View.MODEL)),

@@ -71,7 +71,7 @@ def _best_bitsum(
 def _calibrate(
     request: PlanRequest, bitsum: str, say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
-    failures: list[InfeasibleError] = []
+    failures: dict[str, InfeasibleError] = {}
     for rungs in _rungs(request, bitsum):
         found: list[tuple[BitsumProtocol, Rung]] = []
         for rung in rungs:
@@ -79,12 +79,13 @@ def _calibrate(
             try:
                 found.append((_designed(request, bitsum, rung, certified=certified), rung))
             except InfeasibleError as error:
-                failures.append(error)
+                failures[rung.name] = error
         if found:
             protocol, rung = min(found, key=lambda one: one[0].rmse())
             _refuse_useless(request, protocol)
-            return protocol, rung, (_why(request, rung, found),)
-    raise failures[0]
+            refused = (f"accountant {name}: not possible ({error})" for name, error in failures.items())
+            return protocol, rung, (_why(request, rung, found), *refused)
+    raise next(iter(failures.values()))
 
 
 def _why(request: PlanRequest, rung: Rung, found: list[tuple[BitsumProtocol, Rung]]) -> str:
@@ -92,7 +93,7 @@ def _why(request: PlanRequest, rung: Rung, found: list[tuple[BitsumProtocol, Run
     text = f"accountant {rung.name}: {rung.evidence.method}"
     if rung.name == "geometric":
         touched = request.facts().touched
-        text += f"; here Δ² = {touched.shift_budget:.4g}, and {touched.total} if every bit could flip"
+        text += f"; here Δ² = {touched.shift_budget:.6g}, and {touched.total} if every bit could flip"
     others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in found if other is not rung]
     return f"{text}; least noise of those tried ({', '.join(others)})" if others else text
 

@@ -14,8 +14,8 @@ from accounting.errors import PrivkdeError
 from accounting.mechanisms import BitsumProtocol
 from accounting.request import PlanRequest
 
-LABEL_SHARES = (0.25, 0.5, 0.75)
-"""How much of a joint ε the labels get, at most, when it is compared with separate labels."""
+LABEL_SHARES = (0.5, 0.75, 0.9)
+"""Shares of a joint ε that labels are given when it is compared with separate labels; the best of them counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +64,14 @@ class Outcome:
 
 
 def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
-    """The request calibrated by every rung; a rung that cannot is listed with its reason."""
+    """The request calibrated by every rung; a rung that cannot is listed with its reason.
+
+    Rungs other than `geometric` use R = 1 unless a bound is asked for; `pld` is also shown with the planner's R.
+    """
     asked = [(name, dataclasses.replace(request, accountant=name)) for name in LADDER]
+    planned = asked[-1][1].rounding_bound
+    if planned != dict(asked)["pld"].rounding_bound:
+        asked.insert(-1, ("pld, planned R", dataclasses.replace(request, accountant="pld", bound=planned)))
     return [Outcome.of(name, one, progress or silent) for name, one in asked]
 
 
@@ -78,6 +84,8 @@ def compare_labels(request: PlanRequest, progress: Progress | None = None) -> li
         return []
     say = progress or silent
     asked = dataclasses.replace(request, allow_useless=True)
+    if asked.bitsum == "auto":  # what is compared is labels, not bitsums
+        asked = dataclasses.replace(asked, bitsum="rr" if request.delta > 0.0 else "pure")
     given = Outcome.of(request.labels, asked, say, certified=False)
     found = [_changed(asked, changes, say) for changes in _other_labels(request, request.classes)]
     return [given, min(found, key=lambda one: one.total_error)]

@@ -30,8 +30,10 @@ def rounding_contract(facts: KernelFacts) -> Contract:
         ),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
-            method="replacing x changes at most min(2S, Q) bits' laws per repetition; zero coordinates are fair coins",
-            source="docs/proofs/composition.md, Lemma 0",
+            method="replacing (x, c) changes at most S bits' laws per repetition in either class, and two sizes"
+            if joint
+            else "replacing x changes at most min(2S, Q) bits' laws per repetition; zero coordinates are fair coins",
+            source='docs/proofs/geometric.md, "Joint labels"' if joint else "docs/proofs/composition.md, Lemma 0",
         ),
         checked=(f"{counted} = {touched.total} touched instances",),
         assumed=("the client maps any x, however unusual, into [−R, R]^Q with at most S non-zero coordinates",),
@@ -74,9 +76,17 @@ def kde_contract(
             *_geometric_assumed(facts, rung),
             *_joint_assumed(facts),
         ),
-        parameters={"instances_touched": k, "accountant": rung.name},
+        parameters={"instances_touched": k, "accountant": rung.name, **_shifts(facts, rung)},
         parts=(rounding_contract(facts), protocol.contract(*instance_point)),
     )
+
+
+def _shifts(facts: KernelFacts, rung: Rung) -> dict[str, float]:
+    """What geometric accounting was told of the bits' shifts, and the weight of joint sizes."""
+    told: dict[str, float] = {} if facts.joint_classes is None else {"size_weight": facts.size_weight}
+    if rung.name == "geometric":
+        told |= {"squared_shift": facts.touched.shift_budget, "largest_shift": facts.touched.largest_shift}
+    return told
 
 
 def _geometric_assumed(facts: KernelFacts, rung: Rung) -> tuple[str, ...]:
@@ -95,7 +105,10 @@ def _joint_assumed(facts: KernelFacts) -> tuple[str, ...]:
     """What joint labels assume of a collection. Source: docs/proofs/geometric.md, "Joint labels"."""
     if facts.joint_classes is None:
         return ()
-    return ("nothing else is published that depends on the labels; the number of users is public",)
+    return (
+        "the set of classes and the number of users are public",
+        "nothing else is published that depends on the labels",
+    )
 
 
 def _calibration_checked(protocol: BitsumProtocol, rung: Rung) -> str:

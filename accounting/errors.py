@@ -48,6 +48,6 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> str:
     options = list(choices)
     if isinstance(value, str) and value in options:
         return value
-    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.4)
+    near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise InvalidInputError(f"{name}={value!r} is unknown; choose one of {', '.join(options)}.{hint}")

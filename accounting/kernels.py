@@ -91,6 +91,8 @@ class KernelFacts:
         sizes by w: the weight is such that this, too, is at most Δ² where it can be. Everybody rounds in every block.
         Source: docs/proofs/geometric.md, "Joint labels".
         """
+        if self.largest_shift < 0.5:
+            raise InvalidInputError(f"largest_shift={self.largest_shift!r} < ½: joint labels move bits to fair coins.")
         same, n_bits = self.touched.shift_budget, self.sparsity * self.n_repetitions
         apart = same / 2.0 if self.linear else n_bits / 2.0
         weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift

@@ -145,8 +145,9 @@ def plan_budget(progress: Progress | None = None, **request: Any) -> Plan:
 
 
 def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
-    """`plan_budget` for a request object, without advice on labels."""
+    """`plan_budget` for a request object, without advice on labels. The plan's request names the bound R it chose."""
     say = progress or silent
+    request = dataclasses.replace(request, bound=request.rounding_bound)
     protocol, rung, reasons = choose(request, say)
     say(f"ladder at these parameters ({protocol.name})")
     return _assemble(request, protocol, rung, reasons)
@@ -174,7 +175,7 @@ def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reason
     share = request.users_per_density / n
     epsilon, delta = float(request.epsilon), _delta(request, protocol)
     epsilon_0, delta_0 = _instance_point(request, protocol, rung)
-    ladder = {name: _finite(_achieved(one, protocol, facts, delta)) for name, one in LADDER.items()}
+    ladder = {name: _finite(_achieved(one, protocol, facts, delta, used=one is rung)) for name, one in LADDER.items()}
     contract = _contract(request, protocol, rung)
     messages = facts.n_instances * protocol.messages_per_user()
     return Plan(
@@ -229,11 +230,11 @@ def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Con
     return kde if label is None else classifier_contract([kde], label)
 
 
-def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float) -> float | None:
+def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float, *, used: bool) -> float | None:
     """ε that a rung proves for a protocol, None where it does not apply."""
     if protocol.name == Pure.name and rung.name not in ("basic", "paper"):
         return None
-    if rung.name == "geometric" and facts.touched.shift_budget >= facts.touched.total:
+    if rung.name == "geometric" and not used and facts.touched.shift_budget >= facts.touched.total:
         return None  # nothing is known of the shifts: it would be `pld` with a looser conversion
     touched = facts.paper_touched if rung.name == "paper" else facts.touched
     try:

@@ -65,10 +65,12 @@ class PlanRequest:
 
     def _check_labels(self) -> None:
         require_choice("labels", self.labels, LABELS)
-        if self.joint and (self.classes is None or self.label_epsilon is not None):
+        if self.joint and self.classes is None:
+            raise InvalidInputError("classes=None with labels='joint'; say how many classes there are.")
+        if self.joint and self.label_epsilon is not None:
             raise InvalidInputError(
-                f"labels='joint' with classes={self.classes!r}, label_epsilon={self.label_epsilon!r}: joint labels need"
-                " classes and no label_epsilon, since epsilon protects the label, too."
+                f"label_epsilon={self.label_epsilon!r} with labels='joint': epsilon protects the label, too;"
+                " leave label_epsilon out."
             )
         if not self.joint and (self.classes is None) != (self.label_epsilon is None):
             raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 
-from accounting import Plan, plan_budget
-from accounting.composition import Geometric, Touched
+from accounting import Plan, PlanRequest, plan_budget
+from accounting.composition import Geometric, PrivacyLossComposition, Touched
 from accounting.designs import Target, design
 from accounting.mechanisms import GaussianMechanism
 from privkde.baselines import central_sums, exact_densities
@@ -85,15 +85,22 @@ def noise() -> Lines:
     generic = design("rr", n_users=30_000, target=target)
     lines.append(row("Theorem 1, Δ² = 1", *_noise_cells(generic.parameters(), generic.rmse(), 1.0)))
     asked: dict[str, Any] = {"users": 30_000, "dim": 768, "kernel": "inner-product", "epsilon": 2.0, "delta": 1e-6}
+    planned = PlanRequest(**asked, accountant="geometric").rounding_bound
     ways: dict[str, dict[str, Any]] = {
         "published calibration": {"accountant": "paper"},
-        "pld": {"accountant": "pld"},
+        "pld, R = 1": {"accountant": "pld"},
+        "pld, R planned": {"accountant": "pld", "bound": planned},
         "geometric, R = 1 (Theorem 2)": {"accountant": "geometric", "bound": 1.0},
         "geometric, R planned": {"accountant": "geometric"},
     }
     for name, options in ways.items():
         plan = plan_budget(**asked, **options)
         lines.append(row(name, *_noise_cells(plan.parameters, plan.bitsum_rmse, plan.request.facts().bound)))
+    alone = Target(rung=PrivacyLossComposition(), touched=Touched(groups=1, per_group=1), epsilon=2.0, delta=1e-6)
+    least = design("rr", n_users=30_000, target=alone)
+    lines.append(
+        row("one bit that flips: no proof can need less", *_noise_cells(least.parameters(), least.rmse(), 1.0))
+    )
     central = GaussianMechanism.calibrate(2.0, 1e-6, 1.0).standard_deviation
     lines.append(row("central Gaussian mechanism", "—", "—", f"{central:.3f}"))
     return lines
@@ -105,7 +112,7 @@ def _noise_cells(parameters: Any, rmse: float, bound: float) -> tuple[str, ...]:
 
 def synthetic() -> Floats:
     """Unit vectors around one direction."""
-    x = np.random.default_rng(0).normal(size=(ERROR_USERS, 64))
+    x = np.random.default_rng(0).normal(size=(ERROR_USERS + SAMPLE, 64))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     x[:, 0] += 1.0
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
@@ -122,7 +129,8 @@ def errors(data: list[DataSet]) -> Lines:
         "",
         *head("data", "kernel", "measured", "sample", "ratio", "plan", "ratio"),
     ]
-    sets = {"synthetic (d = 64)": (synthetic(), synthetic()[-SAMPLE:])}
+    cloud = synthetic()
+    sets = {"synthetic (d = 64)": (cloud[:ERROR_USERS], cloud[ERROR_USERS:])}
     for one in data:
         order = np.random.default_rng(1).permutation(len(one.x))
         sets[one.name] = one.x[order[:ERROR_USERS]], one.x[order[ERROR_USERS:][:SAMPLE]]
@@ -160,25 +168,31 @@ def accuracies(data: DataSet) -> Lines:
         f"## Accuracy: {data.name}",
         "",
         f"{len(data.x):,} users, {len(classes)} classes, {len(data.x_test):,} test items; inner product, randomized"
-        f" response, δ = {DELTA:g}. Separate labels have ε_lbl = {LABEL_EPSILON:g} on top of ε; joint labels have"
-        f" nothing on top. Central: Gaussian noise on the sums of the true classes, labels unprotected. Mean (standard"
+        f" response, δ = {DELTA:g}. Bits are rounded relative to the planner's R after a rotation, except where R = 1"
+        f" is said. Labels are separate, with ε_lbl = {LABEL_EPSILON:g} on top of ε; joint labels have nothing on"
+        f" top. Central: Gaussian noise on the sums of the true classes, labels unprotected. Mean (standard"
         f" deviation) of {len(SEEDS)} runs.",
         "",
-        *head("ε", "published", "pld", "geometric, separate", "geometric, joint", "central", "no privacy"),
+        *head("ε", "published, R = 1", "pld, R = 1", "pld", "geometric", "geometric, joint", "central", "no privacy"),
     ]
     groups = [np.flatnonzero(numbers == c) for c in range(len(classes))]
     ceiling: float | None = None
+    planned = PlanRequest(
+        users=len(data.x), dim=data.x.shape[1], kernel="inner-product", classes=len(classes),
+        label_epsilon=LABEL_EPSILON, epsilon=1.0, delta=DELTA,
+    ).rounding_bound  # fmt: skip
     for epsilon in track(EPSILONS, description=data.name, transient=True):
         cells = []
         for options in (
             {"accountant": "paper", "label_epsilon": LABEL_EPSILON},
             {"accountant": "pld", "label_epsilon": LABEL_EPSILON},
+            {"accountant": "pld", "bound": planned, "label_epsilon": LABEL_EPSILON},
             {"label_epsilon": LABEL_EPSILON},
             {"labels": "joint"},
         ):
             found = list(_classifiers(data, epsilon, options))
             cells.append(_spread([float(np.mean(one.predict(data.x_test) == data.y_test)) for one in found]))
-            if options.get("accountant") == "pld":
+            if options == {"accountant": "pld", "label_epsilon": LABEL_EPSILON}:
                 central = _spread([_central(data, one, groups, classes, seed) for seed, one in enumerate(found)])
                 family = found[0].model_.announcements[0].family()
         if ceiling is None:

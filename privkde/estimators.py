@@ -186,7 +186,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Take over a published model and the parameters that its plan was asked with."""
         first = model.announcements[0]
         asked = first.plan.request.to_json()
-        known = {name: asked[name] for name in self.get_params() if name in asked and name != "classes"}
+        skipped = ("classes", "label_epsilon")  # a plan for one class, or for joint labels, has none to tell
+        known = {name: asked[name] for name in self.get_params() if name in asked and name not in skipped}
         self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
         self.n_features_in_ = first.plan.request.dim
         self.model_ = model
@@ -259,7 +260,8 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
     With `labels="separate"` each user first reports its label by randomized response with `label_epsilon`, then takes
     part in the density of the class that it reported. With `labels="joint"` there is one collection, in which
     (epsilon, delta) protects features and label together; `label_epsilon` has no effect. The set of classes is public;
-    give it as `classes` if the data may lack one.
+    give it as `classes` if the data may lack one. `reported_counts_` are the users that reported each class or, with
+    joint labels, estimates of their number, which may be off by the noise.
     """
 
     def __init__(
@@ -355,10 +357,12 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         if not lost:
             return
         text = (
-            f"class {lost[0]!r} ({len(lost)} such): its estimated size, {self.model_.sizes()[lost[0]]:.0f}, does not"
-            " stand out from the noise; raise epsilon or enroll more users"
+            f"class {lost[0]!r} ({len(lost)} such): its estimated size, {self.model_.sizes()[lost[0]]:.0f} ±"
+            f" {self.model_.size_deviation():.0f}, does not stand out from its noise; raise epsilon or take more users"
         )
-        if self.small_classes == "refuse" or len(self.model_.classes) == 0:
+        if len(self.model_.classes) == 0:
+            raise InfeasibleError(f"{text}; no class is left.")
+        if self.small_classes == "refuse":
             raise InfeasibleError(f"{text}, or leave such classes out with small_classes='exclude'.")
         warnings.warn(f"excluded: {text}.", ExcludedClassWarning, stacklevel=3)
 

@@ -110,10 +110,14 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
         "predicted error of a density": [one.total_error for one in known],
         "messages per user": [one.messages_per_user or 0.0 for one in known],
     }
-    with _figure(path, 8.6, 0.42 * len(known) + 1.4) as figure:
+    names = [
+        f"{one.name} (R = {one.request.facts().bound:.3g})" if one.request.kernel == "inner-product" else one.name
+        for one in known
+    ]
+    with _figure(path, 9.2, 0.42 * len(known) + 1.4) as figure:
         for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             rows = range(len(known))
-            axes.barh(rows, values, height=0.6, color=[STYLES[one.name][0] for one in known])
+            axes.barh(rows, values, height=0.6, color=[STYLES[one.request.accountant][0] for one in known])
             for row, value in zip(rows, values, strict=True):
                 text = f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
                 axes.annotate(text, (value, row), xytext=(3, 0), textcoords="offset points", va="center")
@@ -121,9 +125,12 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
                 axes.set(title=title, xlim=(0.0, 1.5 * max(values)))
             else:
                 axes.set(xscale="log", title=title, xlim=(min(values) / 3.0, max(values) * 12.0))
-            axes.set_yticks(rows, [one.name for one in known])
+            axes.set_yticks(rows, names)
             axes.tick_params(labelsize=9)
         figure.axes[0].invert_yaxis()
+        refused = [one.name for one in outcomes if one.protocol is None]
+        if refused:
+            figure.supxlabel(f"not possible: {', '.join(refused)}", fontsize=9)
 
 
 def plot_accuracies(accuracies: Mapping[str, Accuracy], path: Path, *, highlighted: str, chance: float) -> None:

@@ -165,9 +165,13 @@ class DensityModel:
         layout = self._layout()
         if layout is None:
             return self.labels
-        n = self.n_users[0]
-        least = TELLING_DEVIATIONS * layout.size_deviation(n, self.plans[0].protocol().variance(n))
+        least = TELLING_DEVIATIONS * self.size_deviation()
         return tuple(label for label, size in self.sizes().items() if size > max(least, 1.0))
+
+    def size_deviation(self) -> float:
+        """Standard deviation of an estimated size; 0 where sizes are reported."""
+        layout, n = self._layout(), self.n_users[0]
+        return 0.0 if layout is None else layout.size_deviation(n, self.plans[0].protocol().variance(n))
 
     def feature_sums(self) -> FeatureSums:
         """The sums of each class that has a density, with the family that they belong to."""

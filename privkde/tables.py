@@ -50,7 +50,7 @@ def _users(plan: Plan) -> str:
     if request.classes is not None:
         text += f" in {request.classes} classes" + (" with joint labels" if request.joint else "")
     if request.counted_users != request.users:
-        text += f"; noise counts on {request.counted_users:,} per protocol"
+        text += f"; noise counts on {request.counted_users:,}" + (" per class" if request.n_protocols > 1 else "")
     return text
 
 

@@ -31,7 +31,6 @@ CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
 PAD = 1.0 + 1e-6
-ORDER_CHOICES = 128
 
 COIN_SHARE, COIN_SLACK = 0.501, 0.13
 
@@ -72,16 +71,18 @@ class Rest:
 
 
 def _converted(rate: Array, budget: float, epsilon: Array) -> Array:
-    """e^{K(α)·budget − (α−1)ε}(α−1)^{α−1}/α^α, at most 1, with the order that is best at a nearby ε."""
+    """e^{K(α)·budget − (α−1)ε}(α−1)^{α−1}/α^α, at most 1, with the best order for each ε.
+
+    The exponent without −(α−1)ε is convex in α, so the order α_j gives way to the next one where their lines in ε
+    meet. Any order would be valid.
+    """
     finite = np.isfinite(rate)
     if not np.any(finite):
         return np.ones(len(epsilon))
     orders, start = ORDERS[finite] - 1.0, budget * rate[finite] + CONVERSION[finite]
-    low, high = float(np.min(epsilon)), float(np.max(epsilon))
-    best = np.argmin(start - np.outer(np.linspace(low, high, ORDER_CHOICES), orders), axis=1)
-    nearest = ((ORDER_CHOICES - 1) * (epsilon - low) / max(high - low, 1e-300) + 0.5).astype(np.intp)
-    chosen = best[np.minimum(nearest, ORDER_CHOICES - 1)]
-    return np.asarray(np.exp(np.minimum(0.0, start[chosen] - orders[chosen] * epsilon)))
+    meet = np.maximum.accumulate(np.diff(start) / np.diff(orders))
+    best = np.searchsorted(meet, epsilon)
+    return np.asarray(np.exp(np.minimum(0.0, start[best] - orders[best] * epsilon)))
 
 
 @lru_cache(maxsize=4)
@@ -194,7 +195,7 @@ class Geometric:
             kind=EvidenceKind.COMPUTATION,
             method="squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments of"
             " the exact law per unit of squared shift, supremum over shifts and over the others' data",
-            source="docs/proofs/geometric.md, Theorems 1 and 2",
+            source="docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
         )
 
 

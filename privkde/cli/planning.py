@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -19,9 +20,12 @@ from accounting.kernels import KERNELS
 from accounting.request import ACCOUNTANTS, BITSUM_CHOICES, LABELS, read_request
 from accounting.solving import MEASURES, UNKNOWNS
 from privkde.cli.parsing import real, whole
+from privkde.datasets import read_vectors
 from privkde.figures import plot_comparison, plot_profile, require_drawable
 from privkde.files import require_writable, write_text, write_whole
 from privkde.tables import compare_table, labels_table, ladder_table, plan_table
+
+SAMPLE_QUERIES = 500
 
 _HELP: dict[str, tuple[Any, str]] = {
     "users": (whole, "number of users that take part"),
@@ -65,6 +69,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     plan.add_argument("--target-error", type=real, help="with --solve: largest error of the density")
     plan.add_argument("--max-messages", type=real, help="with --solve: most messages per user")
     plan.add_argument("--error-measure", default="predicted", help=f"with --solve: {' or '.join(MEASURES)}")
+    plan.add_argument(
+        "--sample", type=Path, metavar="FILE", help=".npz with public vectors X like the users': predict with"
+    )
     plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
@@ -95,12 +102,31 @@ def _plan(parsed: argparse.Namespace) -> None:
             console.print(*tables, sep="\n")
             return
         plan = _solved_or_planned(parsed, request, progress)
+        expected = None if parsed.sample is None else _expected(plan, parsed.sample, progress)
         if parsed.plot is not None:
             progress("drawing the privacy profile")
             write_whole(parsed.plot, lambda path: plot_profile(plan, path))
     if parsed.output is not None:
         write_text(parsed.output, plan.dumps())
     _show(plan, parsed, console)
+    if expected is not None and not parsed.json:
+        console.print(expected, highlight=False)
+
+
+def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
+    """The error on data like a public sample, at up to `SAMPLE_QUERIES` of its own vectors."""
+    from privkde.prediction import expected_error
+
+    vectors = read_vectors(sample, "X")
+    if vectors.shape[1] != plan.request.dim:
+        raise InvalidInputError(f"{str(sample)!r} has {vectors.shape[1]} columns; the plan is for {plan.request.dim}.")
+    progress("predicting the error on data like the sample")
+    queries = vectors[np.arange(min(SAMPLE_QUERIES, vectors.shape[0]))]
+    error = expected_error(plan, vectors, queries)
+    return (
+        f"expected error on data like {sample.name}: {error.total:.4g} = sqrt(bias {error.bias:.3g}² + features"
+        f" {error.feature:.3g}² + rounding {error.rounding:.3g}² + privacy {error.privacy:.3g}²)"
+    )
 
 
 def _compared(parsed: argparse.Namespace, request: dict[str, Any], progress: Progress) -> list[Table]:
@@ -116,7 +142,7 @@ def _compared(parsed: argparse.Namespace, request: dict[str, Any], progress: Pro
 
 def _refuse_ignored(parsed: argparse.Namespace) -> None:
     """`--compare` prints tables; nothing that would be left undone may be asked for beside it."""
-    others = [name for name in ("json", "explain", "output", "solve") if getattr(parsed, name)]
+    others = [name for name in ("json", "explain", "output", "solve", "sample") if getattr(parsed, name)]
     if parsed.compare and others:
         raise InvalidInputError(f"--{others[0]} has no effect with --compare; run them one after the other.")
 
