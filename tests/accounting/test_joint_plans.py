@@ -28,8 +28,8 @@ JOINT: dict[str, Any] = {**SMALL, "labels": "joint", "classes": 3}
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"classes": None}, r"labels='joint' with classes=None"),
-        ({"label_epsilon": 1.0}, r"label_epsilon=1.0: joint labels need classes and no label_epsilon"),
+        ({"classes": None}, r"classes=None with labels='joint'"),
+        ({"label_epsilon": 1.0}, r"label_epsilon=1.0 with labels='joint'"),
         ({"classes": 1}, "classes=1"),
         ({"classes": 2.0}, "classes=2.0"),
         ({"classes": 1_001}, "fewer than two per class"),

@@ -688,7 +688,7 @@ def test_the_contract_is_for_features_and_label_together() -> None:
     assert "label_epsilon" not in text
     assert "randomized response on the label" not in text
     assert "NOT PRIVATE" not in text
-    assert any("the number of users is public" in one for one in fitted.contract_.assumed)
+    assert any("the number of users are public" in one for one in fitted.contract_.assumed)
     assert fitted.model_.private
     fitted.model_.verify()
 
@@ -770,5 +770,5 @@ def test_command_line_from_plan_to_words(capsys: pytest.CaptureFixture[str], tmp
     assert "not private" in text
     assert DensityModel.load(published_model).private is False
     assert "label_epsilon=2.0" in refuse(capsys, *PLAN, "--label-epsilon", "2")
-    assert "joint labels need classes" in refuse(capsys, *PLAN[:-2])
+    assert "say how many classes" in refuse(capsys, *PLAN[:-2])
     assert "labels='jiont'" in refuse(capsys, *PLAN, "--labels", "jiont")
