@@ -1,4 +1,4 @@
-"""The command line: `privkde plan`, `fit`, `predict`, `decode` and `demo`."""
+"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo` and `audit`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import demonstration, learning, planning
+from privkde.cli import auditing, demonstration, learning, planning
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -21,14 +21,15 @@ def build_parser() -> argparse.ArgumentParser:
     planning.add_commands(commands)
     learning.add_commands(commands)
     demonstration.add_commands(commands)
+    auditing.add_commands(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line; returns the exit code: that of the command, 0 if it has none."""
     parsed = build_parser().parse_args(arguments)
     try:
-        parsed.run(parsed)
+        return int(parsed.run(parsed) or 0)
     except PrivkdeError as error:
         fail(str(error))
     except BrokenPipeError:
@@ -37,4 +38,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OSError as error:
         fail(f"{error.strerror}: {error.filename!r}; choose another path.")
-    return 0

@@ -1,0 +1,189 @@
+"""`privkde audit`: try to refute a plan's promise and the program behind it, and write what was found."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from accounting import InvalidInputError, Plan, PrivkdeError
+from privkde.cli.parsing import fail, whole
+from privkde.files import require_replaceable, require_writable, write_text
+from privkde.model import DensityModel
+from privkde.progress import Tracker, tracked
+
+EXIT_REFUTED = 1
+MATRIX = "saboteurs.json"
+_STYLES = {"not-refuted": "green", "refuted": "bold red", "could-not-run": "yellow"}
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add `audit`."""
+    audit = commands.add_parser(
+        "audit",
+        help="try to refute a plan's promise, and report",
+        description="Try to refute a plan's promise. Exit code: 0 not refuted, 1 refuted, 2 could not run.",
+        allow_abbrev=False,
+    )
+    audit.add_argument("--plan", type=Path, metavar="FILE", help="plan written by `privkde plan --output`")
+    audit.add_argument("--model", type=Path, metavar="MODEL", help="model that was published with the plan")
+    effort = audit.add_mutually_exclusive_group()
+    effort.add_argument("--quick", action="store_true", help="under a minute on two cores (default)")
+    effort.add_argument("--full", action="store_true", help="ten times as many samples: under fifteen minutes")
+    audit.add_argument("--seed", type=whole, metavar="N", help="the checks' draws (default: fresh ones)")
+    audit.add_argument("--only", nargs="+", metavar="NAME", help="run these checks only")
+    audit.add_argument("--output", type=Path, metavar="DIR", help="folder for report.html, report.json, registry.yaml")
+    audit.add_argument(
+        "--saboteurs", action="store_true", help=f"plant faults instead, show which checks find them, write {MATRIX}"
+    )
+    audit.set_defaults(run=_audit)
+
+
+def _audit(parsed: argparse.Namespace) -> int:
+    """The exit code; whatever goes wrong is 2, since 1 would say that the promise is false."""
+    with _never_refuted_by_accident():
+        return _saboteurs(parsed) if parsed.saboteurs else _audited(parsed)
+
+
+@contextmanager
+def _never_refuted_by_accident() -> Iterator[None]:
+    """Python's own exit code of an error is 1."""
+    try:
+        yield
+    except (PrivkdeError, OSError):  # the command line tells of these in one line, with exit code 2
+        raise
+    except Exception as error:
+        traceback.print_exc()
+        fail(f"the audit could not run: {type(error).__name__}; nothing was refuted, and nothing was shown.")
+
+
+def _audited(parsed: argparse.Namespace) -> int:
+    if parsed.plan is None:
+        raise InvalidInputError("--plan is missing; give a plan written by `privkde plan --output`, or --saboteurs.")
+    verdicts, writing = _verification("verdicts"), _verification("reporting.writing")
+    if parsed.output is not None:
+        require_replaceable(parsed.output.resolve(), writing.OWN_FILES)
+    plan = _read_plan(parsed.plan)
+    model = None if parsed.model is None else DensityModel.load(parsed.model)
+    with tracked(sys.stderr.isatty()) as tracker:
+        report = _verification().audit(
+            plan,
+            model,
+            effort=verdicts.FULL if parsed.full else verdicts.QUICK,
+            seed=parsed.seed,
+            only=parsed.only,
+            progress=_Bar(tracker, "checks"),
+        )
+    report = report.told_of(plan_path=str(parsed.plan), model_path=None if model is None else str(parsed.model))
+    notes = [] if parsed.output is None else writing.write_report(report, parsed.output)
+    with _readers_may_leave():
+        _show(report, notes, parsed.output)
+    return int(report.exit_code)
+
+
+def _verification(module: str = "") -> Any:
+    """`verification` or a module of it, looked up when the command runs.
+
+    Imports point from `verification` to `privkde`, never back: the auditor must be able to see everything, and what
+    is audited must not lean on the auditor. The command line is the one door between them, and it is opened late.
+    """
+    return importlib.import_module("verification" + (f".{module}" if module else ""))
+
+
+def _read_plan(path: Path) -> Plan:
+    """The plan as it is, without verifying it: to find out what is wrong with it is the audit's work."""
+    try:
+        return Plan.from_json(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(f"{str(path)!r} is no JSON; write it with `privkde plan --output`.") from error
+
+
+class _Bar:
+    """Shows what has ended."""
+
+    def __init__(self, tracker: Tracker, what: str) -> None:
+        self._tracker, self._what = tracker, what
+        self._advance: Callable[[int], None] | None = None
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        if self._advance is None:
+            self._advance = self._tracker.bar(self._what, total)
+        if done and self._advance is not None:
+            self._advance(1)
+            self._tracker.step(f"done: {name}")
+
+
+@contextmanager
+def _readers_may_leave() -> Iterator[None]:
+    """A closed pipe must not change the verdict: the report is written, and rich would exit with 1, "refuted"."""
+    with suppress(BrokenPipeError, SystemExit):
+        yield
+
+
+def _show(report: Any, notes: list[str], output: Path | None) -> None:
+    console = Console()
+    console.print(_table(report))
+    for result in report.results:
+        if result.verdict == "refuted":
+            console.print(f"[bold red]{escape(result.name)}[/]: {escape(result.finding.verdict.witness.found)}")
+        if result.verdict != "not-refuted":
+            console.print(f"  see it again: {report.replay(result)}", highlight=False, markup=False, soft_wrap=True)
+    if report.not_applicable:
+        console.print(f"not applicable: {', '.join(report.not_applicable)}", style="dim", highlight=False)
+    style = _STYLES[report.verdict]
+    console.print(
+        f"[{style}]{report.verdict}[/]: {len(report.results)} checks in {report.seconds:.1f} s, seed {report.seed}, an"
+        f" honest system is refuted with probability ≤ {report.false_alarm_rate:.2g}",
+        highlight=False,
+    )
+    for note in notes:
+        console.print(note, style="dim", highlight=False, markup=False)
+    if output is not None:
+        console.print(f"written: {output}", highlight=False, markup=False)
+
+
+def _table(report: Any) -> Table:
+    table = Table(title=f"Audit of plan {report.plan_sha256[:12]}", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("check", "depth", "verdict"):
+        table.add_column(name, overflow="fold")
+    for name in ("found", "limit", "seconds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for one in report.results:
+        found = one.finding
+        numbers = (one.error, "") if found is None else (f"{found.statistic:.4g}", f"{found.bound:.4g}")
+        verdict = f"[{_STYLES[one.verdict]}]{one.verdict}[/]"
+        table.add_row(escape(one.name), str(one.layer), verdict, *numbers, f"{one.seconds:.1f}")
+    return table
+
+
+def _saboteurs(parsed: argparse.Namespace) -> int:
+    """Plant every fault; 0 if each of them is found and the honest system is not refuted, else 1."""
+    ignored = [name for name in ("plan", "model", "only", "seed") if getattr(parsed, name) is not None]
+    if ignored:
+        raise InvalidInputError(f"--{ignored[0]} has no effect with --saboteurs, which brings its own; leave it out.")
+    path = (parsed.output or Path()) / MATRIX
+    if parsed.output is not None:
+        parsed.output.mkdir(exist_ok=True)
+    require_writable(path)
+    verdicts = _verification("verdicts")
+    with tracked(sys.stderr.isatty()) as tracker:
+        matrix = _verification("saboteurs").run_matrix(
+            verdicts.FULL if parsed.full else verdicts.QUICK, progress=_Bar(tracker, "saboteurs")
+        )
+    document = json.dumps(matrix.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    write_text(path, document)
+    with _readers_may_leave():
+        Console().print(matrix.table())
+        Console().print(f"written: {path}", highlight=False, markup=False)
+    return 0 if matrix.complete else EXIT_REFUTED

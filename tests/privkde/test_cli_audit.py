@@ -1,0 +1,197 @@
+"""`privkde audit` as a person or a script uses it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import Plan
+from privkde import PrivateKDE
+from privkde.cli import auditing, main
+from tests.plans import plan_for
+from tests.privkde.test_cli import refuse
+from tests.verification import stand_ins
+from tests.verification.test_audit import REQUEST, runner, tampered
+
+
+@pytest.fixture(autouse=True)
+def stood_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins instead of real checks, one core: no test here waits for a process to start."""
+    monkeypatch.setattr(runner, "LAYER_MODULES", (stand_ins.__name__,))
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    for name in ("page", "pdf"):  # figures take a second each and are tested elsewhere
+        monkeypatch.setattr(f"verification.reporting.{name}.find_spec", lambda package: None)
+
+
+def written(path: Path, plan: Plan | None = None) -> Path:
+    path.write_text((plan or plan_for(**REQUEST)).dumps(), encoding="utf-8")
+    return path
+
+
+def altered(path: Path, **values: Any) -> Path:
+    """The honest plan's file with numbers of the instance changed by hand."""
+    document = json.loads(written(path).read_text(encoding="utf-8"))
+    document["instance"]["parameters"] |= values
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def document(folder: Path) -> Any:
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def test_an_honest_plan_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan, folder = written(tmp_path / "plan.json"), tmp_path / "report"
+    assert main(["audit", "--plan", str(plan), "--output", str(folder), "--seed", "3"]) == 0
+    report = document(folder)
+    assert (report["schema"], report["verdict"], report["seed"]) == ("privkde.audit/1", "not-refuted", 3)
+    assert report["effort"]["name"] == "quick"
+    assert (folder / "report.html").is_file()
+    out = capsys.readouterr().out
+    assert "not-refuted" in out
+    assert "flips" in out
+
+
+def test_a_plan_altered_by_hand_ends_with_1_and_can_be_replayed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, folder = altered(tmp_path / "plan.json", flip_probability=0.01), tmp_path / "report"
+    assert main(["audit", "--plan", str(plan), "--output", str(folder)]) == 1
+    report = document(folder)
+    assert report["verdict"] == "refuted"
+    (check,) = [one for one in report["checks"] if one["verdict"] == "refuted"]
+    assert check["replay"] in capsys.readouterr().out
+    assert check["replay"].startswith("privkde audit ")
+    assert main(check["replay"].split()[1:]) == 1
+    assert "bits flip with probability 0.01" in capsys.readouterr().out
+
+
+def test_a_check_that_cannot_run_ends_with_2_and_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "CHECKS", (stand_ins.FLIPS, stand_ins.BROKEN))
+    folder = tmp_path / "report"
+    assert main(["audit", "--plan", str(written(tmp_path / "plan.json")), "--output", str(folder)]) == 2
+    assert document(folder)["verdict"] == "could-not-run"
+    assert document(folder)["checks"][1]["error"] == "ZeroDivisionError"
+
+
+def test_full_and_only(tmp_path: Path) -> None:
+    plan, folder = written(tmp_path / "plan.json"), tmp_path / "report"
+    assert (
+        main(
+            ["audit", "--plan", str(plan), "--full", "--only", "distinguisher-drawn", "flips", "--output", str(folder)]
+        )
+        == 0
+    )
+    report = document(folder)
+    assert report["effort"] == {"name": "full", "scale": 10}
+    assert [one["name"] for one in report["checks"]] == ["flips", "distinguisher-drawn"]
+    assert report["left_out"] == ["sup-rmse"]
+
+
+def test_a_model_is_audited_with_its_plan(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).normal(size=(REQUEST["users"], REQUEST["dim"])) / 10.0
+    model = tmp_path / "model"
+    PrivateKDE(insecure_seed=1).fit(rows, plan=plan_for(**REQUEST)).save(model)
+    plan, folder = written(tmp_path / "plan.json"), tmp_path / "report"
+    assert main(["audit", "--plan", str(plan), "--model", str(model), "--output", str(folder)]) == 0
+    report = document(folder)
+    assert report["model"]["private"] is False
+    assert f"--model {model}" in report["checks"][0]["replay"]
+    assert "This model is not private" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_model_of_another_request_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = np.zeros((REQUEST["users"], REQUEST["dim"]))
+    PrivateKDE(insecure_seed=1).fit(rows, plan=plan_for(**REQUEST)).save(tmp_path / "model")
+    plan = written(tmp_path / "plan.json", plan_for(**(REQUEST | {"epsilon": 2.0})))
+    assert "epsilon" in refuse(capsys, "audit", "--plan", str(plan), "--model", str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{", "is no JSON"), ("\xff", "is no JSON"), ("{}", "schema"), ('{"schema": "privkde.plan/1"}', "malformed")],
+)
+def test_a_broken_plan_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str, message: str
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(content.encode("latin-1"))
+    assert message in refuse(capsys, "audit", "--plan", str(path), "--output", str(tmp_path / "report"))
+    assert not (tmp_path / "report").exists()
+
+
+def test_what_cannot_be_audited_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = altered(tmp_path / "plan.json", flip_probability=0.6)
+    assert "flip_probability" in refuse(capsys, "audit", "--plan", str(plan))
+    assert "--plan is missing" in refuse(capsys, "audit")
+    assert "No such file" in refuse(capsys, "audit", "--plan", str(tmp_path / "none.json"))
+    honest = str(written(tmp_path / "plan.json"))
+    assert "did you mean 'distinguisher-drawn'" in refuse(
+        capsys, "audit", "--plan", honest, "--only", "distinguisher-drwan"
+    )
+    assert "not allowed with" in refuse(capsys, "audit", "--plan", honest, "--quick", "--full")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").touch()
+    assert "thesis.txt" in refuse(capsys, "audit", "--plan", honest, "--output", str(tmp_path / "full"))
+
+
+def test_a_mistake_of_ours_is_not_a_refutation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "LAYER_MODULES", ("verification.no_such_module",))
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "--plan", str(written(tmp_path / "plan.json"))])
+    assert stopped.value.code == 2
+    assert "could not run: ModuleNotFoundError" in capsys.readouterr().err
+
+
+def test_a_closed_pipe_does_not_change_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """rich leaves with exit code 1 when nobody reads any more."""
+
+    def leave(*printed: Any) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(auditing, "_show", leave)
+    plan = written(tmp_path / "plan.json")
+    assert main(["audit", "--plan", str(plan)]) == 0
+    assert main(["audit", "--plan", str(written(plan, tampered(plan_for(**REQUEST), 0.01)))]) == 1
+
+
+@dataclass
+class Matrix:
+    """A stand-in for the matrix of saboteurs."""
+
+    complete: bool
+
+    def table(self) -> str:
+        return "no noise ✗"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"schema": "privkde.saboteurs/1", "complete": self.complete}
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_saboteurs_are_printed_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], complete: bool
+) -> None:
+    saboteurs = importlib.import_module("verification.saboteurs")
+
+    def run_matrix(effort: Any, progress: Any = None) -> Matrix:
+        assert effort.name == "quick"
+        progress(1, 1, "no noise")
+        return Matrix(complete)
+
+    monkeypatch.setattr(saboteurs, "run_matrix", run_matrix)
+    assert main(["audit", "--saboteurs", "--output", str(tmp_path / "report")]) == (0 if complete else 1)
+    assert "no noise ✗" in capsys.readouterr().out
+    assert json.loads((tmp_path / "report" / "saboteurs.json").read_text())["complete"] is complete
+
+
+def test_saboteurs_bring_their_own_plans(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--plan has no effect" in refuse(capsys, "audit", "--saboteurs", "--plan", "plan.json")

@@ -1,0 +1,43 @@
+"""Small plans of every kind, to be attacked by the checks."""
+
+from functools import cache
+from typing import Any
+
+from accounting import PlanRequest
+from accounting.mechanisms import BITSUMS
+from accounting.planning import plan
+from verification.verdicts import Subject
+
+SMALL: dict[str, Any] = {
+    "users": 2_000,
+    "dim": 8,
+    "repetitions": 8,
+    "epsilon": 4.0,
+    "delta": 1e-5,
+    "accountant": "pld",
+    "allow_useless": True,
+}
+KINDS: dict[str, dict[str, Any]] = {
+    **{bitsum: {"bitsum": bitsum} for bitsum in BITSUMS},
+    "pure": {"bitsum": "pure", "delta": 0.0, "accountant": "basic"},
+    "identity": {"kernel": "inner-product", "dim": 64, "repetitions": None, "accountant": "geometric"},
+    "whole": {"kernel": "inner-product", "repetitions": None, "accountant": "geometric", "bound": 1.0},
+    "signs": {"kernel": "inner-product-signs", "dim": 4, "repetitions": 16, "accountant": "geometric"},
+    "laplacian": {"kernel": "laplacian"},
+    "labels": {"classes": 4, "label_epsilon": 2.0},
+    "joint": {
+        "kernel": "inner-product",
+        "repetitions": None,
+        "accountant": "geometric",
+        "labels": "joint",
+        "classes": 3,
+    },
+    "joint-gaussian": {"labels": "joint", "classes": 3},
+    "joint-exponential": {"kernel": "exponential", "labels": "joint", "classes": 3},
+}
+
+
+@cache
+def subject(kind: str) -> Subject:
+    """The subject of this kind."""
+    return Subject(plan=plan(PlanRequest(**{**SMALL, **KINDS[kind]})))

@@ -1,0 +1,185 @@
+"""The certificate: its laws against slow twins, its bounds against exact compositions, its verdict on altered plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+
+from accounting import Plan
+from tests.plans import plan_for
+from verification import exact, noise_laws, renyi
+from verification.brute_force import PlaneLaw, precise_negative_binomial, precise_poisson, table
+from verification.certificate import certify
+from verification.certified_layer import CHECKS, certified_bound, slack
+from verification.composed_loss import lower_profile
+from verification.neighbors import neighbors
+from verification.verdicts import QUICK, Finding, Subject
+
+
+def real_plan(**changes: object) -> Plan:
+    return plan_for(**{"users": 30_000, "dim": 64, "repetitions": 64, "epsilon": 2.0, "delta": 1e-6, **changes})
+
+
+def altered(plan: Plan, name: str, factor: float) -> Plan:
+    return dataclasses.replace(plan, parameters={**plan.parameters, name: plan.parameters[name] * factor})
+
+
+def verdict(plan: Plan) -> Finding:
+    return certified_bound(Subject(plan=plan), QUICK, 0)
+
+
+@pytest.mark.parametrize(("shape", "p"), [(1.0, 0.5), (16.0, 0.9), (747.3, 0.25)])
+def test_masses_are_as_accurate_as_they_say(shape: float, p: float) -> None:
+    found = noise_laws.negative_binomial(shape, p, 1e-12)
+    precise = precise_negative_binomial(shape, p)
+    with mpmath.workdps(40):
+        truth = [precise(found.start + i) for i in range(len(found.values))]
+        worst = max(float(abs(a / b - 1)) for a, b in zip(found.values.tolist(), truth, strict=True))
+        missing = float(1 - mpmath.fsum(truth))
+    assert worst <= found.error < 1e-9
+    assert 0.0 <= missing <= found.missing <= 1e-11
+
+
+def test_binomial_and_poisson_masses() -> None:
+    found = noise_laws.binomial(400, 0.03, 1e-12)
+    with mpmath.workdps(40):
+        p = mpmath.mpf(0.03)
+        truth = [
+            mpmath.binomial(400, k) * p**k * (1 - p) ** (400 - k)
+            for k in range(found.start, found.start + len(found.values))
+        ]
+        assert all(abs(a / b - 1) <= found.error for a, b in zip(found.values.tolist(), truth, strict=True))
+    noise = noise_laws.poisson(37.5, 1e-12)
+    twin = table(precise_poisson(37.5), noise.start + len(noise.values))[noise.start :]
+    assert np.allclose(noise.values, twin, rtol=noise.error + 1e-15, atol=0.0)
+
+
+@pytest.mark.parametrize("ones", [0, 2, 5])
+def test_response_is_the_exact_law(ones: int) -> None:
+    flip = Fraction(1, 8)
+    found = noise_laws.response(9, float(flip), ones, 0, 1e-30)
+    pair = exact.response_pair([1] * ones + [0] * (8 - ones), flip)
+    assert np.allclose(found.one, [float(mass) for mass in pair.upper], rtol=1e-13)
+    assert np.allclose(found.zero, [float(mass) for mass in pair.lower], rtol=1e-13)
+
+
+def test_three_negative_binomials_has_the_hockey_stick_of_the_plane() -> None:
+    p, shape, flood = 0.4, 4.0, 0.6
+    masses = noise_laws.negative_binomial(shape, flood, 1e-14)
+    found = noise_laws.three_negative_binomials(p, masses, 1e-14)
+    plane = PlaneLaw.of(
+        table(precise_negative_binomial(1, p), 60), table(precise_negative_binomial(shape, flood), 120), 180
+    )
+    for epsilon in (0.0, 0.5, 0.9, 2.0):
+        up, down = plane.hockey_sticks(epsilon)
+        assert renyi.stick_above(found, epsilon) == pytest.approx(up, abs=1e-12)
+        assert renyi.stick_above(found.reversed(), epsilon) == pytest.approx(down, abs=1e-12)
+    assert plane.hockey_sticks(0.9)[1] > 1e-3
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 6])
+def test_bounds_enclose_the_exact_composition(times: int) -> None:
+    flip = Fraction(1, 8)
+    pair = exact.response_pair([0] * 8, flip)
+    whole = exact.compose([pair] * times)
+    laws = noise_laws.response(9, float(flip), 0, 0, 1e-30)
+    profile = lower_profile(laws, times, 0.01)
+    moments, lost = renyi.flipped_moments(laws, 1e-9)
+    for delta in (0.1, 0.01, 1e-3):
+        low = profile.epsilon(delta)
+        assert low > 0.0
+        assert float(whole.hockey_stick(Fraction(math.exp(low)))) > delta
+        assert float(whole.hockey_stick(Fraction(math.exp(1.03 * low)))) < delta, "sharp to 3 %"
+        high = renyi.converted(times * moments, renyi.ORDERS, delta - times * lost)
+        assert float(whole.hockey_stick(Fraction(math.exp(high)))) <= delta
+
+
+def test_lower_bound_is_below_the_binomial_loss_of_many_bits() -> None:
+    """One bit, sent 60 times without others: δ(ε) is a binomial sum."""
+    flip = Fraction(2, 5)
+    laws = noise_laws.response(1, float(flip), 0, 0, 1e-30)
+    profile = lower_profile(laws, 60, 1e-4)
+    for epsilon in (2.0, 5.0, 8.0):
+        truth = float(exact.repeated_response_delta(Fraction(float(flip)), 60, epsilon))
+        assert 0.9 * truth < profile.delta(epsilon) <= truth
+
+
+HONEST: dict[str, dict[str, object]] = {
+    "rr": {},
+    "poisson": {"bitsum": "poisson"},
+    "negative-binomial": {"bitsum": "negative-binomial"},
+    "3nb": {"bitsum": "3nb"},
+    "rare": {"users": 1000, "repetitions": 20, "epsilon": 8.0, "delta": 1e-4, "bitsum": "poisson"},
+    "one": {"repetitions": 1, "users": 5000},
+    "rough": {"users": 1000, "repetitions": 20, "epsilon": 1.0, "delta": 1e-2},
+    "pure": {"bitsum": "pure", "repetitions": 8, "delta": 0.0, "epsilon": 4.0},
+}
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_honest_plans_with_flips_pass_and_the_lower_bound_is_close(name: str) -> None:
+    plan = real_plan(**HONEST[name])
+    found = verdict(plan)
+    assert not found.refuted, found.note
+    certificate = certify(plan)
+    assert certificate.lower_epsilon >= 0.98 * certificate.claimed_epsilon
+
+
+@pytest.mark.parametrize(
+    ("changes", "closeness"),
+    [
+        ({"kernel": "inner-product", "repetitions": None, "dim": 768}, 0.85),
+        ({"kernel": "inner-product", "repetitions": None, "dim": 16}, 0.98),
+        ({"kernel": "laplacian", "dim": 16}, 0.5),
+        ({"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}, 0.8),
+        ({"classes": 3, "labels": "joint"}, 0.85),
+    ],
+    ids=["clipped", "ball", "hashed", "joint", "joint-gaussian"],
+)
+def test_honest_geometric_plans_pass(changes: dict[str, object], closeness: float) -> None:
+    plan = real_plan(**changes)
+    assert plan.accountant == "geometric"
+    certificate = certify(plan)
+    assert closeness * 2.0 <= certificate.lower_epsilon <= 2.0
+    assert certificate.upper_epsilon is not None
+    assert certificate.upper_epsilon <= 2.0 * (1.0 + slack(1e-6))
+    assert certificate.lower_epsilon <= certificate.upper_epsilon
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "factor"),
+    [
+        ({}, "flip_probability", 0.9),
+        ({"kernel": "inner-product", "repetitions": None, "dim": 16}, "flip_probability", 0.9),
+        ({"bitsum": "poisson"}, "total_mean", 0.9),
+        ({"bitsum": "negative-binomial"}, "shape", 0.9),
+        ({"bitsum": "3nb"}, "continue_probability", 0.99),
+        ({"bitsum": "pure", "repetitions": 8, "delta": 0.0, "epsilon": 4.0}, "silence_probability", 0.5),
+        ({"bitsum": "pure", "repetitions": 8, "delta": 0.0, "epsilon": 4.0}, "noise_epsilon", 1.1),
+    ],
+)
+def test_less_noise_is_refuted(changes: dict[str, object], name: str, factor: float) -> None:
+    assert verdict(altered(real_plan(**changes), name, factor)).refuted
+
+
+def test_a_forgotten_count_is_refuted() -> None:
+    """A plan for 60 repetitions that claims to hold for 64."""
+    fewer = real_plan(repetitions=52)
+    assert verdict(dataclasses.replace(real_plan(), parameters=fewer.parameters)).refuted
+
+
+def test_plan_verifies_refutes_an_altered_plan() -> None:
+    check = next(one for one in CHECKS if one.name == "plan-verifies")
+    plan = real_plan()
+    assert not check.run(Subject(plan=plan), QUICK, 0).refuted
+    assert check.run(Subject(plan=altered(plan, "flip_probability", 0.9)), QUICK, 0).refuted
+
+
+def test_hashed_kernels_touch_two_buckets_per_repetition() -> None:
+    plan = real_plan(kernel="laplacian", dim=4, repetitions=5, accountant="pld", users=3000, delta=1e-3)
+    assert neighbors(plan).flips == plan.instances_per_user == 10

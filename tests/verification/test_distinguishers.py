@@ -1,0 +1,241 @@
+"""Attacks: bounds that hold, laws that agree with enumeration, honest systems that pass, and faults that do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from accounting import InvalidInputError
+from accounting.mechanisms import LabelResponse, RandomizedResponse
+from privkde import labels
+from privkde.announcement import Announcement
+from privkde.bitsum import base, single_noise, three_negative_binomial
+from privkde.bitsum.base import Bitsum
+from privkde.randomness import ByteStream, private_randomness
+from privkde.sampling import bernoulli
+from tests.plans import plan_for
+from verification import distinguishers
+from verification.attack_views import attacked, views, worst_neighbors
+from verification.brute_force import PlaneLaw, precise_negative_binomial, table
+from verification.epsilon_bounds import clopper_pearson, detectable_factor, epsilon_lower_bound
+from verification.exact import response_pair
+from verification.robust_means import mean_test
+from verification.verdicts import FULL, QUICK, Finding, NotRefuted, Subject
+from verification.view_laws import LikelihoodRatio, line_ratio, plane_ratio
+
+LEVEL = 1e-9
+"""Of each statistical test here that is not a finding, which has its own `CHECK_ALPHA`; a dozen of them at most."""
+
+
+def subject(**changes: Any) -> Subject:
+    request: dict[str, Any] = {
+        "users": 2000, "dim": 8, "kernel": "gaussian", "repetitions": 8, "bitsum": "rr", "epsilon": 1.0,
+        "delta": 1e-6, "accountant": "pld", "allow_useless": True, **changes,
+    }  # fmt: skip
+    return Subject(plan=plan_for(**request))
+
+
+def found(name: str, of: Subject, seed: int = 1) -> Finding:
+    check = next(one for one in distinguishers.CHECKS if one.name == f"distinguisher-{name}")
+    assert check.applies(of)
+    return check.run(of, QUICK, check.seed(seed))
+
+
+@contextmanager
+def quieter_noise(factor: float) -> Iterator[None]:
+    """All noise with a standard deviation `factor` times too small: a smaller flip, or smaller shares."""
+    honest = base.share
+
+    def respond(self: Bitsum, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
+        if self.flip == 0.0:
+            return bernoulli(scaled, stream)
+        error = RandomizedResponse(n_users=200, flip_probability=self.flip).rmse()
+        flip = RandomizedResponse.with_rmse(error / factor, 200).flip_probability
+        return bernoulli(scaled, stream, flip=flip)
+
+    def share(total: float | Fraction, n_users: int, counted_users: int) -> Fraction:
+        return honest(total, n_users, counted_users) / Fraction(factor**2)
+
+    with (
+        patch.object(Bitsum, "respond", respond),
+        patch.object(single_noise, "share", share),
+        patch.object(three_negative_binomial, "share", share),
+    ):
+        yield
+
+
+class TestBounds:
+    @pytest.mark.parametrize(("count", "total"), [(0, 30), (3, 30), (29, 30), (30, 30)])
+    def test_clopper_pearson_inverts_the_binomial_tails(self, count: int, total: int) -> None:
+        low, high = clopper_pearson(count, total, 0.01)
+        assert 0.0 <= low < high <= 1.0
+        if count > 0:
+            assert 0.01 * (1.0 - 1e-5) <= stats.binom.sf(count - 1, total, low) <= 0.01  # rounded outward
+        if count < total:
+            assert 0.01 * (1.0 - 1e-5) <= stats.binom.cdf(count, total, high) <= 0.01
+
+    @pytest.mark.parametrize("upward", [True, False])
+    def test_finds_most_of_a_known_epsilon_and_not_more(self, upward: bool) -> None:
+        rng, keep = np.random.default_rng(1), 1.0 / (1.0 + math.exp(-2.0))
+        first, second = ((rng.random(60_000) < one).astype(np.float64) for one in (keep, 1.0 - keep))
+        sign = 1.0 if upward else -1.0
+        bound = epsilon_lower_bound(sign * first, sign * second, delta=0.0, alpha=LEVEL)
+        if upward:
+            assert 1.8 < bound.epsilon <= 2.0
+        else:  # scores that mean the opposite show nothing, and claim nothing
+            assert bound.epsilon < 0.1
+
+    def test_delta_is_subtracted(self) -> None:
+        rng = np.random.default_rng(2)
+        leak = (rng.random(200_000) < 0.01).astype(
+            np.float64
+        )  # shows itself with probability 0.01, never under the neighbor
+        nothing = np.zeros(200_000)
+        assert epsilon_lower_bound(leak, nothing, delta=0.0, alpha=LEVEL).epsilon > 3.0
+        assert epsilon_lower_bound(leak, nothing, delta=0.011, alpha=LEVEL).epsilon == 0.0
+
+    def test_holds_as_often_as_promised(self) -> None:
+        rng, alpha, runs, wrong = np.random.default_rng(3), 0.2, 400, 0
+        for _ in range(runs):
+            first, second = ((rng.random(300) < one).astype(np.float64) for one in (0.5, 0.25))
+            true = math.log(0.75 / 0.5)  # the larger of both events' ln-ratios is that of a one: ln 2
+            bound = epsilon_lower_bound(first, second, delta=0.0, alpha=alpha)
+            wrong += bound.epsilon > (math.log(2.0) if bound.upward else true)
+        assert wrong <= stats.binom.isf(LEVEL, runs, alpha)
+
+    def test_refuses_unlike_samples(self) -> None:
+        with pytest.raises(InvalidInputError, match="equally many"):
+            epsilon_lower_bound(np.zeros(100), np.zeros(99), delta=0.0, alpha=0.1)
+
+    def test_the_detectable_factor_is_honest(self) -> None:
+        """Noise that is 1.3 times smaller still than said to be detectable is detected; half as far is not."""
+        rng, size = np.random.default_rng(4), 40_000
+        honest, shifted = rng.normal(size=size), 0.2 + rng.normal(size=size)
+        factor = detectable_factor(shifted, honest, epsilon=1.0, delta=1e-6, alpha=LEVEL)
+        assert factor is not None
+        for further, seen in ((1.3, True), (0.5, False)):
+            moved = 0.2 * factor * further + rng.normal(size=size)
+            bound = epsilon_lower_bound(moved, rng.normal(size=size), delta=1e-6, alpha=LEVEL)
+            assert (bound.epsilon > 1.0) is seen
+
+
+class TestLaws:
+    def test_line_of_randomized_response_is_the_exact_ratio(self) -> None:
+        plan = plan_for(
+            users=6, dim=2, repetitions=1, bitsum="rr", epsilon=1.0, delta=1e-2, accountant="pld", allow_useless=True
+        )
+        pair = response_pair([0] * 5, Fraction(plan.parameters["flip_probability"]))
+        exact = [math.log(one / zero) for one, zero in zip(pair.upper, pair.lower, strict=True)]
+        counts = np.arange(7)
+        assert line_ratio(plan, -1.0, 1.0, -1.0)(counts, 6 - counts) == pytest.approx(exact, rel=1e-9)
+
+    def test_plane_of_correlated_noise_is_the_brute_force_ratio(self) -> None:
+        plan = plan_for(
+            users=50, dim=2, repetitions=1, bitsum="3nb", epsilon=3.0, delta=1e-2, accountant="pld", allow_useless=True
+        )
+        told = plan.parameters
+        noise = table(precise_negative_binomial(told["noise_shape"], told["continue_probability"]), 60)
+        flood = table(precise_negative_binomial(told["flood_shape"], told["flood_continue_probability"]), 60)
+        law = PlaneLaw.of(noise, flood, 60)
+        ratio = plane_ratio(plan, -1.0, 1.0, -1.0)
+        assert ratio is not None
+        ones, zeros = np.array([5, 8, 12, 9]), np.array([4, 9, 12, 3])
+        exact = np.log(law.one[ones, zeros] / law.zero[ones, zeros])
+        assert np.ptp(exact) > 0.1
+        assert ratio(ones, zeros) == pytest.approx(exact, rel=1e-6)
+
+    @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson"])
+    def test_likelihood_ratios_average_to_one(self, bitsum: str) -> None:
+        """E_Q[P/Q] = 1: the samples of the implementation follow the law that the attacker believes in."""
+        announcement = Announcement(plan=attacked(subject(bitsum=bitsum).plan), public_seed="01" * 16)
+        neighbors = worst_neighbors(announcement, 1)
+        assert neighbors.squared_shift == pytest.approx(16.0, rel=1e-4)
+        law, stream = LikelihoodRatio(announcement.plan, neighbors), private_randomness(5).stream
+        drawn = views(announcement, neighbors, first=False, count=8000, stream=stream)
+        ratios = np.exp(np.concatenate([law.scores(view) for view in drawn]))
+        assert np.var(ratios) > 0.01
+        # The true variance is unknown but close to the measured one; twice that is granted.
+        assert mean_test("ratio", ratios, 1.0, 2.0 * float(np.var(ratios)), LEVEL).ratio <= 1.0
+
+
+HONEST = [
+    {"bitsum": "rr"},
+    {"bitsum": "3nb"},
+    {"bitsum": "poisson"},
+    {"kernel": "inner-product", "repetitions": None, "dim": 8, "accountant": "geometric"},
+]
+
+
+class TestFindings:
+    @pytest.mark.parametrize("changes", HONEST, ids=lambda one: "-".join(str(v) for v in one.values()))
+    @pytest.mark.parametrize("seed", [1, 2])
+    def test_an_honest_system_is_not_refuted(self, changes: dict[str, Any], seed: int) -> None:
+        for name in ("communication", "model", "black-box")[: 3 if seed == 1 else 1]:
+            outcome = found(name, subject(**changes), seed)
+            assert isinstance(outcome.verdict, NotRefuted), outcome.note
+            assert outcome.bound == 1.0
+            assert outcome.curve
+
+    @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson"])
+    def test_noise_cut_to_a_fourth_is_refuted(self, bitsum: str) -> None:
+        with quieter_noise(4.0):
+            for name in ("communication", "model"):
+                outcome = found(name, subject(bitsum=bitsum))
+                assert outcome.refuted, outcome.note
+                assert outcome.statistic > 1.2
+
+    def test_black_box_sees_response_cut_to_a_fourth(self) -> None:
+        with quieter_noise(4.0):
+            assert found("black-box", subject()).refuted
+
+    def test_quick_power(self) -> None:
+        """A tenth of the promise is shown in about a second, and the stated smallest defect is below four."""
+        outcome = found("communication", subject())
+        assert outcome.statistic > 0.1
+        assert isinstance(outcome.verdict, NotRefuted)
+        assert outcome.verdict.smallest_detectable_defect is not None
+        assert outcome.verdict.smallest_detectable_defect < 4.0
+
+    @pytest.mark.slow
+    def test_half_of_the_promise_is_shown(self) -> None:
+        check = distinguishers.CHECKS[0]
+        outcome = check.run(subject(), FULL, check.seed(1))
+        assert not outcome.refuted
+        assert outcome.statistic >= 0.5 * outcome.bound
+
+
+class TestClassifier:
+    def test_does_not_apply_without_labels(self) -> None:
+        assert not distinguishers.CHECKS[-1].applies(subject())
+
+    def test_separate_labels_keep_their_promises_and_nearly_use_them_up(self) -> None:
+        outcome = found("classifier", subject(classes=3, label_epsilon=1.5))
+        assert not outcome.refuted, outcome.note
+        assert outcome.statistic > 0.9 * outcome.bound  # the label alone: its bound is tight
+
+    def test_joint_labels_keep_theirs(self) -> None:
+        joint = subject(kernel="inner-product", repetitions=None, accountant="geometric", classes=2, labels="joint")
+        assert not found("classifier", joint).refuted
+
+    def test_labels_kept_too_often_are_refuted(self) -> None:
+        """The forgotten uniform term: keep with e^ε/(e^ε − 1 + m), else any label, the true one included."""
+        honest = labels.randomize_labels
+
+        def kept(given: NDArray[np.integer], response: LabelResponse, *, stream: ByteStream) -> NDArray[np.int64]:
+            reported = honest(given, response, stream=stream)
+            again = private_randomness(9).stream.take(len(given)) % response.n_classes
+            return np.where(reported == given, given, again.astype(np.int64))
+
+        with patch.object(labels, "randomize_labels", kept):
+            outcome = found("classifier", subject(classes=3, label_epsilon=1.5))
+        assert outcome.refuted
+        assert outcome.bound == 1.5

@@ -1,0 +1,103 @@
+"""The programs of docs/paper-under-test.md: what they print is on the page, and what the page says is so."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from accounting.mechanisms import GaussianMechanism, LabelResponse
+from accounting.profile import symmetric_delta
+from verification.exact import ExactPair, response_pairs, symmetric_hockey_stick
+from verification.paper import PROGRAMS, central_baseline, class_counts, repeated_rows, touched_instances
+from verification.paper.__main__ import main
+
+PAGE = Path(__file__).parents[2] / "docs" / "paper-under-test.md"
+PAPER = Path("/work/shared/paper/wagner2025_shuffled_dp_kde.tex.txt")
+
+
+def on_the_page() -> dict[str, str]:
+    """The output of each program as the page has it."""
+    blocks = re.findall(r"<!-- program: (\w+) -->\n+```text\n(.*?)\n```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return dict(blocks)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_page_has_what_the_program_prints(name: str) -> None:
+    assert on_the_page()[name] == "\n".join(PROGRAMS[name]())
+
+
+def test_the_page_has_every_program_and_no_other() -> None:
+    assert list(on_the_page()) == list(PROGRAMS)
+
+
+def test_main_prints_the_named_program(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["repeated_rows"])
+    assert capsys.readouterr().out.splitlines() == ["== repeated_rows", *repeated_rows.lines()]
+
+
+@pytest.mark.parametrize("flip", [Fraction(1, 20), Fraction(1, 4), Fraction(2, 5)])
+@pytest.mark.parametrize("users", [1, 2, 3])
+def test_leaving_and_entering_cost_less_than_one_flip(users: int, flip: Fraction) -> None:
+    pairs = response_pairs(users, flip)
+    for gamma in (Fraction(1), Fraction(6, 5), Fraction(2), Fraction(5)):
+        flips = symmetric_hockey_stick(pairs, gamma)
+        assert touched_instances.moved(pairs, gamma, coin=True) <= flips
+
+
+@pytest.mark.parametrize("gamma", [Fraction(1), Fraction(3, 2), Fraction(2), Fraction(5)])
+def test_the_canonical_mechanism_by_enumeration(gamma: Fraction) -> None:
+    """H = δ/2 + (1 − δ)(δ/2)·max(1/(1 + e^ε), 2 − e^ε) ≤ δ, as the page says."""
+    delta = Fraction(1, 10)
+    likely, unlikely = (1 - delta) * gamma / (1 + gamma), (1 - delta) / (1 + gamma)
+    zero = Fraction(0)
+    canonical = ExactPair(upper=(delta, likely, unlikely, zero), lower=(zero, unlikely, likely, delta))
+    assert symmetric_hockey_stick([canonical], gamma) == delta
+    found = touched_instances.moved([canonical], gamma, coin=True)
+    assert found == delta / 2 + (1 - delta) * delta / 2 * max(1 / (1 + gamma), 2 - gamma)
+    assert found <= delta
+
+
+def test_with_bits_for_zeros_the_count_s_fails() -> None:
+    pairs = response_pairs(touched_instances.USERS, touched_instances.FLIP)
+    for gamma in touched_instances.GAMMAS:
+        assert touched_instances.moved(pairs, gamma, coin=False) > symmetric_hockey_stick(pairs, gamma) > 0
+
+
+def test_more_than_s_instances_change_and_not_more_than_twice_s() -> None:
+    most, repetitions, _ = touched_instances.changed_instances()
+    assert repetitions < most <= 2 * repetitions
+
+
+def test_class_sizes_by_enumeration() -> None:
+    response = LabelResponse(n_classes=2, label_epsilon=1.5)
+    pair = class_counts.size_pair(4, response)
+    keep, other = response.keep_probability, response.other_probability
+    for first, law in ((1.0 - keep, pair.upper), (1.0 - other, pair.lower)):
+        expected = [0.0] * 5
+        for reports in itertools.product((0, 1), repeat=4):
+            odds = [first if not reports[0] else 1.0 - first]
+            odds += [other if report else 1.0 - other for report in reports[1:]]
+            expected[sum(reports)] += odds[0] * odds[1] * odds[2] * odds[3]
+        assert law == pytest.approx(expected, rel=1e-12)
+    assert symmetric_delta([pair], 1.0) > 0.0
+
+
+def test_the_published_noise_is_half_of_what_the_formula_asks_for() -> None:
+    half = central_baseline.classical_deviation(0.5, central_baseline.realized_distance() / 2.0)
+    assert half == pytest.approx(central_baseline.classical_deviation(0.5, 1.0), rel=1e-9)
+    assert GaussianMechanism(sensitivity=2.0, standard_deviation=half).delta(0.5) > 100.0 * central_baseline.DELTA
+    full = GaussianMechanism(sensitivity=1.0, standard_deviation=half)
+    assert 0.0 < full.delta(0.5) <= central_baseline.DELTA  # the formula itself holds for ε < 1
+
+
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper is not part of the repository")
+def test_the_rows_are_those_of_the_paper() -> None:
+    text = PAPER.read_text(encoding="utf-8")
+    for name, rows in repeated_rows.INNER_PRODUCT.items():
+        table = text[text.index(rf"on accuracy, {name}") :].split(r"\bottomrule")[0].split("{IP}")[1]
+        printed = re.findall(r"\$([\d.]+)_\{\\pm([\d.]+)\}\$", table)
+        assert [f"{mean}±{spread}" for mean, spread in printed] == repeated_rows.cells(rows)

@@ -1,0 +1,215 @@
+"""`audit`: run every check that has something to say about a plan, on all cores, and report what they found."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from multiprocessing import get_context
+
+from threadpoolctl import ThreadpoolController
+
+from accounting import InvalidInputError, Plan
+from accounting.errors import require_integer
+from privkde.model import DensityModel
+from verification.reporting.document import AuditReport, Result
+from verification.verdicts import QUICK, Check, Effort, Subject
+
+LAYER_MODULES = (
+    "verification.exact_layer",
+    "verification.certified_layer",
+    "verification.execution",
+    "verification.domain",
+    "verification.densities",
+    "verification.distinguishers",
+)
+"""Each has `CHECKS`. Loaded when an audit begins, and again in every worker."""
+LARGEST_SEED = 2**53 - 1
+"""So that a seed is the same number in every reader of JSON."""
+
+Progress = Callable[[int, int, str], None]
+"""Called in this process with the checks done, the number of checks and the name of the one that just ended."""
+Job = tuple[str, Check]
+"""A check and the module that has it."""
+
+
+def audit(
+    plan: Plan,
+    model: DensityModel | None = None,
+    *,
+    effort: Effort = QUICK,
+    seed: int | None = None,
+    only: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    workers: int | None = None,
+) -> AuditReport:
+    """Try to refute what the plan promises, and what this library does when it runs the plan.
+
+    The plan is taken as it is, however it was altered: the checks have to find out. Checks run in `workers` processes
+    (default: one for each core; 1: in this process), so a program that calls this needs the usual
+    `if __name__ == "__main__":`. Which numbers are drawn depends on `seed` (default: a fresh one) and on the check's
+    name, never on the order or on what else runs.
+
+    Raises `InvalidInputError` if the plan's parameters are outside of what any theorem covers, if the model belongs to
+    another request, or if `only` names no check that applies.
+    """
+    base = secrets.randbelow(2**32) if seed is None else require_integer("seed", seed, low=0, high=LARGEST_SEED)
+    processes = (os.cpu_count() or 1) if workers is None else require_integer("workers", workers, low=1, high=1024)
+    subject = Subject(plan=plan, model=model)
+    _require_auditable(subject)
+    started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+    applicable, silent = _applicable(subject)
+    chosen = _chosen(applicable, silent, only)
+    results = _run_all(chosen, subject, effort, base, processes=min(processes, len(chosen)), progress=progress)
+    return AuditReport(
+        plan=plan,
+        model=model,
+        effort=effort,
+        seed=base,
+        results=results,
+        not_applicable=tuple(check.name for _, check in silent),
+        left_out=tuple(job[1].name for job in applicable if job not in chosen),
+        workers=min(processes, len(chosen)),
+        started=started,
+        seconds=round(time.perf_counter() - clock, 3),
+    )
+
+
+def collected() -> tuple[Job, ...]:
+    """All checks of all layers, in order."""
+    jobs = [(module, check) for module in LAYER_MODULES for check in importlib.import_module(module).CHECKS]
+    names = [check.name for _, check in jobs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise RuntimeError(f"two checks are called {twice[0]!r}: a replay could not tell them apart")
+    return tuple(jobs)
+
+
+def _require_auditable(subject: Subject) -> None:
+    """A plan for which the protocol exists, and a model of the same request, if there is one."""
+    subject.plan.protocol()
+    if subject.model is None:
+        return
+    asked = subject.plan.request
+    for other in (one.request for one in subject.model.plans):
+        for name in ("kernel", "dim", "epsilon", "delta"):
+            if getattr(other, name) != getattr(asked, name):
+                raise InvalidInputError(
+                    f"the model was published for {name}={getattr(other, name)!r} and the plan says"
+                    f" {getattr(asked, name)!r}; give the plan that the model was made with."
+                )
+
+
+def _applicable(subject: Subject) -> tuple[list[Job], list[Job]]:
+    """The checks with something to say about the subject, and the others."""
+    applicable: list[Job] = []
+    silent: list[Job] = []
+    for job in collected():
+        (applicable if _applies(job[1], subject) else silent).append(job)
+    return applicable, silent
+
+
+def _applies(check: Check, subject: Subject) -> bool:
+    """A check that cannot even tell is run, so that its error gets into the report."""
+    try:
+        return check.applies(subject)
+    except Exception:
+        return True
+
+
+def _chosen(applicable: Sequence[Job], silent: Iterable[Job], only: Sequence[str] | None) -> list[Job]:
+    if only is None:
+        return list(applicable)
+    known = [check.name for _, check in applicable]
+    for name in only:
+        if name in known:
+            continue
+        if name in [check.name for _, check in silent]:
+            raise InvalidInputError(f"check {name!r} does not apply to this plan; leave it out.")
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(known)}."
+        raise InvalidInputError(f"no check is called {name!r}; {hint}")
+    return [job for job in applicable if job[1].name in only]
+
+
+def _run_all(
+    jobs: Sequence[Job],
+    subject: Subject,
+    effort: Effort,
+    base: int,
+    *,
+    processes: int,
+    progress: Progress | None,
+) -> tuple[Result, ...]:
+    """The results in the order of the jobs, whichever ends first."""
+    found: dict[str, Result] = {}
+    say = progress or (lambda done, total, name: None)
+    say(0, len(jobs), "")
+    for result in _results(jobs, subject, effort, base, processes):
+        found[result.name] = result
+        say(len(found), len(jobs), result.name)
+    return tuple(found[check.name] for _, check in jobs)
+
+
+def _results(jobs: Sequence[Job], subject: Subject, effort: Effort, base: int, processes: int) -> Iterator[Result]:
+    """The results as they come."""
+    if processes <= 1:
+        yield from (_attempt(check, subject, effort, base) for _, check in jobs)
+        return
+    with _pool(processes) as pool:
+        running = {pool.submit(_work, module, check.name, subject, effort, base): check for module, check in jobs}
+        for done in as_completed(running):
+            error = done.exception()
+            yield done.result() if error is None else _failed(running[done], base, 0.0, error)
+
+
+@contextmanager
+def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Fresh processes, since threads do not survive a fork; what has not begun is dropped if the block fails."""
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _work(module: str, name: str, subject: Subject, effort: Effort, base: int) -> Result:
+    """Runs in a worker, which finds the check by its name: functions do not travel."""
+    check = next(one for one in importlib.import_module(module).CHECKS if one.name == name)
+    return _attempt(check, subject, effort, base)
+
+
+def _attempt(check: Check, subject: Subject, effort: Effort, base: int) -> Result:
+    """One check on one core; an error is a result, too."""
+    started = time.perf_counter()
+    try:
+        with ThreadpoolController().limit(limits=1):
+            finding = check.run(subject, effort, check.seed(base))
+    except Exception as error:
+        return _failed(check, base, time.perf_counter() - started, error)
+    return Result(
+        name=check.name,
+        layer=check.layer,
+        about=check.about,
+        seed=check.seed(base),
+        seconds=time.perf_counter() - started,
+        finding=finding,
+    )
+
+
+def _failed(check: Check, base: int, seconds: float, error: BaseException) -> Result:
+    """A check that could not run: the type of the error, not its message, which may quote data."""
+    return Result(
+        name=check.name,
+        layer=check.layer,
+        about=check.about,
+        seed=check.seed(base),
+        seconds=seconds,
+        error=type(error).__name__,
+    )

@@ -1,0 +1,281 @@
+"""`certify(plan)`: bounds on the true ε of a plan of any size, from both sides, by a route of its own.
+
+Only parameters are read from the plan: no law, no grid, no composition of `accounting` is used, and the number of
+instances that one user touches is counted anew. Source: docs/proofs/certificate.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from accounting import Plan
+from verification import pure_certificate, renyi
+from verification.ball import Ball
+from verification.composed_loss import LowerProfile, lower_profile
+from verification.neighbors import Neighbors, neighbors
+from verification.noise_laws import (
+    Array,
+    TooLargeError,
+    TwoLaws,
+    negative_binomial,
+    poisson,
+    response,
+    shifted,
+    three_negative_binomials,
+)
+
+Curve = tuple[tuple[float, float], ...]
+DELTAS = (1e2, 1.0, 1e-2)
+"""Points of the curves: multiples of the plan's δ."""
+CELLS = 256
+TAIL_SHARE = 1e-5
+"""Share of δ that mass outside the windows may cost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """The true ε at `delta` is at least `lower_epsilon` and at most `upper_epsilon` (None: not certified).
+
+    Both speak of `neighbors`: the lower bound of one dataset and one pair of records, or of what the plan's rung
+    claims to cover; the upper bound of all of them.
+    """
+
+    claimed_epsilon: float
+    delta: float
+    lower_epsilon: float
+    upper_epsilon: float | None
+    lower_curve: Curve
+    """Points (ε, δ) that lie below the true profile."""
+    upper_curve: Curve
+    """Points (ε, δ) that lie above the true profile."""
+    neighbors: Neighbors
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Protocol:
+    """The laws of one instance, from the plan's parameters."""
+
+    plan: Plan
+    tail: float
+
+    @property
+    def depends_on_others(self) -> bool:
+        return self.plan.bitsum == "rr"
+
+    @property
+    def exact(self) -> bool:
+        """Whether the law below is the whole law, or only a function of the output (a lower bound)."""
+        return not (self.plan.bitsum == "3nb" and self.plan.parameters["noise_shape"] > 1)
+
+    def laws(self, ones: int = 0, dropped: int = 0) -> TwoLaws:
+        """The shuffled output for the target's bit 1 and 0."""
+        given = {name: float(value) for name, value in self.plan.parameters.items()}
+        if self.plan.bitsum == "rr":
+            users = self.plan.request.counted_users
+            return response(users, given["flip_probability"], ones, dropped, self.tail)
+        if self.plan.bitsum == "poisson":
+            return shifted(poisson(given["total_mean"], self.tail))
+        if self.plan.bitsum == "negative-binomial":
+            return shifted(negative_binomial(given["shape"], given["continue_probability"], self.tail))
+        shape, continuing = given["noise_shape"], given["continue_probability"]
+        if shape > 1:  # the difference of the counts: a function of the output
+            noise = negative_binomial(shape, continuing, self.tail)
+            return shifted(noise.plus(noise.mirrored(0)))
+        flood = negative_binomial(given["flood_shape"], given["flood_continue_probability"], self.tail)
+        return three_negative_binomials(continuing, flood, self.tail)
+
+
+def certify(plan: Plan) -> Certificate:
+    """Bounds on the ε of the plan at its δ. Deterministic; nothing is sampled."""
+    promise = plan.request
+    claimed = min(float(promise.epsilon), *(one.epsilon for one in plan.guarantees[:1]))
+    delta = 0.0 if plan.bitsum == "pure" else min(float(promise.delta), plan.guarantees[0].delta)
+    reach = neighbors(plan)
+    if plan.bitsum == "pure":
+        low, high, notes = pure_certificate.epsilon_bounds(plan, reach.flips)
+        return Certificate(
+            claimed_epsilon=claimed, delta=0.0, lower_epsilon=low, upper_epsilon=high, lower_curve=((low, 0.0),),
+            upper_curve=() if high is None or math.isinf(high) else ((high, 0.0),), neighbors=reach, notes=notes,
+        )  # fmt: skip
+    tail = TAIL_SHARE * delta * math.exp(-min(claimed, 50.0)) / reach.instances
+    protocol = _Protocol(plan, max(tail, 1e-280))
+    profiles = _lower_profiles(protocol, reach, delta)
+    lower = tuple((max(one.epsilon(delta * x) for one in profiles), delta * x) for x in DELTAS)
+    notes = reach.notes
+    upper: Curve | None = None
+    try:
+        upper = _upper(protocol, reach, tuple(delta * x for x in DELTAS)) if protocol.exact else None
+    except TooLargeError as error:
+        notes += (str(error),)
+    if upper is not None and not math.isfinite(upper[1][0]):
+        upper = None  # too much mass at infinite loss for moments; says nothing against the plan
+    if upper is None:
+        notes += ("no upper bound is certified for this law",)
+    return Certificate(
+        claimed_epsilon=claimed,
+        delta=delta,
+        lower_epsilon=lower[1][0],
+        upper_epsilon=None if upper is None else upper[1][0],
+        lower_curve=lower,
+        upper_curve=tuple(point for point in upper or () if math.isfinite(point[0])),
+        neighbors=reach,
+        notes=notes,
+    )
+
+
+def _lower_profiles(protocol: _Protocol, reach: Neighbors, delta: float) -> list[LowerProfile]:
+    """One fixed dataset, all others at 0, and the most that one user is certain to move; both directions."""
+    pair, times = protocol.laws(), reach.half_flips or reach.flips
+    if reach.half_flips:
+        half = 0.5 * pair.one + 0.5 * pair.zero
+        pair = TwoLaws(one=half, zero=pair.zero, missing=pair.missing, error=pair.error + 1e-15)
+    return [lower_profile(one, times, delta) for one in (pair, pair.reversed())]
+
+
+def _upper(protocol: _Protocol, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
+    if reach.squared_shift is None and reach.instances == 1:
+        return tuple((_single_upper(protocol, delta), delta) for delta in deltas)
+    if reach.squared_shift is None:
+        return _flipped_upper(protocol, reach, deltas)
+    whatever = _shifted_upper(protocol, reach, deltas)
+    if not reach.unit_ball:
+        return whatever
+    users = protocol.plan.request.counted_users
+    ball = Ball.of(users, reach.instances, reach.squared_shift, min(deltas), protocol.tail)
+    highest = (users - 1) // 2 if protocol.depends_on_others else 0
+
+    def bounds(epsilon: float, a: int, b: int) -> Array:
+        return np.array([ball.delta(protocol.laws(ones=a, dropped=b - a), epsilon)])
+
+    better = (_smallest_epsilon(bounds, delta, highest, users // 4096) for delta in deltas)
+    return tuple((min(one, epsilon), delta) for one, (epsilon, delta) in zip(better, whatever, strict=True))
+
+
+def _single_upper(protocol: _Protocol, delta: float) -> float:
+    """One bit that may flip: hockey sticks themselves, no moments."""
+    users = protocol.plan.request.counted_users
+    highest = (users - 1) // 2 if protocol.depends_on_others else 0
+
+    def sticks(epsilon: float, a: int, b: int) -> Array:
+        pair = protocol.laws(ones=a, dropped=b - a)
+        return np.array([max(renyi.stick_above(one, epsilon) for one in (pair, pair.reversed()))])
+
+    return _smallest_epsilon(sticks, delta, highest, users // 4096)
+
+
+def _smallest_epsilon(sticks: Callable[[float, int, int], Array], delta: float, highest: int, finest: int) -> float:
+    """An ε at which `sticks` (a bound on δ for a cell of the others' data) is at most δ for all of them."""
+    low, high = 0.0, 1.0
+    while sticks(high, 0, 0)[0] > delta:
+        low, high = high, 2.0 * high
+        if high > 1e3:
+            return math.inf
+    while high - low > 1e-3 * high:
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if sticks(middle, 0, 0)[0] > delta else (low, middle)
+    for factor in (1.002, 1.01, 1.05, 1.2, 2.0):
+        bound = renyi.supremum(partial(sticks, factor * high), highest, deciding=[0], finest=finest)
+        if bound[0] <= delta:
+            return factor * high
+    return math.inf
+
+
+def _deciding(log_moments: Array, orders: Array, delta: float) -> list[int]:
+    """The orders that matter at δ: the best one and its neighbors."""
+    with np.errstate(invalid="ignore"):
+        values = (log_moments + (orders - 1) * np.log(orders - 1) - orders * np.log(orders) - math.log(delta)) / (
+            orders - 1
+        )
+    best = int(np.nanargmin(values))
+    return [i for i in (best - 1, best, best + 1) if 0 <= i < len(orders)]
+
+
+def _flipped_upper(protocol: _Protocol, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
+    """Every one of k bits may flip, whatever the others hold in each instance."""
+    k = reach.instances
+    worst_lost = 0.0
+
+    def moments(a: int, b: int, cut: float) -> Array:
+        nonlocal worst_lost
+        pair = protocol.laws(ones=a, dropped=b - a)
+        both = [renyi.flipped_moments(one, cut * deltas[1] / k) for one in (pair, pair.reversed())]
+        worst_lost = max(worst_lost, both[0][1], both[1][1])
+        return np.maximum(both[0][0], both[1][0])
+
+    def at_zero(cut: float) -> float:
+        nonlocal worst_lost
+        worst_lost = 0.0
+        found = k * moments(0, 0, cut)
+        return renyi.converted(found, renyi.ORDERS, deltas[1] - 1.01 * k * worst_lost)
+
+    share = min(renyi.CUT_SHARES, key=at_zero)
+    worst_lost = 0.0
+    highest, finest = _others(protocol)
+    deciding = _deciding(k * moments(0, 0, share), renyi.ORDERS, deltas[1])
+    found = renyi.supremum(lambda a, b: moments(a, b, share), highest, deciding=deciding, finest=finest)
+    total = k * found * (1.0 + 1e-12)
+    return tuple((renyi.converted(total, renyi.ORDERS, d - 1.01 * k * worst_lost), d) for d in deltas)
+
+
+def _others(protocol: _Protocol) -> tuple[int, int]:
+    """(largest m that need be looked at, width of the finest cells): by symmetry half of the others' data is enough."""
+    users = protocol.plan.request.counted_users
+    return ((users - 1) // 2, users // CELLS) if protocol.depends_on_others else (0, 0)
+
+
+COARSE_ORDERS: Array = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 45.0])
+
+
+@dataclass
+class _Shifted:
+    """Bounds for Σt² ≤ Δ²; `lost` and `bias` grow with every cell that is looked at."""
+
+    protocol: _Protocol
+    reach: Neighbors
+    spare: float
+    lost: float = 0.0
+    bias: float = 0.0
+
+    def rates(self, a: int, b: int, orders: Array) -> Array:
+        """The largest ln M(α; t)/t², the supremum over shifts and corners, for all m in [a, b]."""
+        largest = self.reach.largest_shift
+        pair = self.protocol.laws(ones=a, dropped=b - a)
+        found = renyi.corners(pair, largest=largest, spare=self.spare)
+        self.lost = max(self.lost, *(one.lost for one in found))
+        self.bias = max(self.bias, pair.missing + 8.0 * pair.error)
+        edges = renyi.shift_edges(largest)
+        return np.asarray(np.max(np.stack([one.rates(edges, orders) for one in found]), axis=0))
+
+    def epsilon(self, rates: Array, orders: Array, delta: float) -> float:
+        """Theorem of section 4."""
+        assert self.reach.squared_shift is not None
+        k, budget = self.reach.instances, self.reach.squared_shift
+        total = (budget * rates + 4.0 * k * orders * self.bias) * (1.0 + 1e-9)
+        return renyi.converted(total, orders, delta - 1.01 * (math.sqrt(k * budget) * self.lost + k * self.bias))
+
+
+def _shifted_upper(protocol: _Protocol, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
+    """Squared shifts add up to at most Δ², whatever the others hold."""
+    assert reach.squared_shift is not None
+    linear = math.sqrt(reach.instances * reach.squared_shift)  # Σ t ≤ √k·Δ
+    tried = []
+    for share in renyi.CUT_SHARES:
+        one = _Shifted(protocol, reach, share * deltas[1] / linear)
+        first = one.rates(0, 0, COARSE_ORDERS)
+        tried.append((one.epsilon(first, COARSE_ORDERS, deltas[1]), share, first))
+    _, share, first = min(tried, key=lambda entry: entry[0])
+    best = COARSE_ORDERS[_deciding(reach.squared_shift * first, COARSE_ORDERS, deltas[1])]
+    orders = np.unique(np.geomspace(best[0], best[-1], 5))
+    middle = len(orders) // 2
+    bounds = _Shifted(protocol, reach, share * deltas[1] / linear)
+    highest, finest = _others(protocol)
+    found = renyi.supremum(
+        lambda a, b: bounds.rates(a, b, orders), highest, deciding=[max(0, middle - 1), middle], finest=finest
+    )
+    return tuple((bounds.epsilon(found, orders, delta), delta) for delta in deltas)

@@ -1,0 +1,158 @@
+"""What a client makes of a vector before anything is drawn, seen from inside."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Plan
+from accounting.errors import InvalidInputError
+from accounting.kernels import KernelFacts
+from accounting.mechanisms import BitsumProtocol
+from privkde.announcement import Announcement
+from privkde.bitsum import Bitsum, Tally
+from privkde.inputs import OUTSIDE
+from privkde.parties import Randomizer
+from privkde.randomness import ByteStream
+from privkde.sampling import integers_below, normals
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MOST_NUMBERS = 1 << 22
+"""Size (instances times dimensions) up to which a plan's own kernel is searched; beyond it a smaller one."""
+POWER_ITERATIONS = 100
+FEWER = 64
+"""Dimensions, repetitions and joint classes of the smaller one, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorder(Bitsum):
+    """Stands where the client's bitsum protocol does, and keeps the features that are about to be rounded."""
+
+    name: ClassVar[str] = "recorder"
+    seen: list[NDArray[np.float32]] = field(default_factory=list)
+
+    @staticmethod
+    def of(law: BitsumProtocol) -> Recorder:
+        """For any protocol."""
+        return Recorder()
+
+    def respond(self, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
+        """Keep them and send nothing."""
+        self.seen.append(scaled.copy())
+        return np.zeros(scaled.shape, np.uint8)
+
+    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
+        """Nothing."""
+        return Tally(bits, bits)
+
+    def estimate(self, tally: Tally, n_users: int) -> Floats:
+        """Nothing."""
+        return np.zeros(tally.ones.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """What users hold: vectors (rows) and, with joint labels, their classes."""
+
+    x: Floats
+    classes: Integers | None
+
+    def __getitem__(self, part: Integers | slice) -> Record:
+        return Record(x=self.x[part], classes=None if self.classes is None else self.classes[part])
+
+
+class ClientView:
+    """The client of a plan's collection: features as they are about to be rounded, and the facts declared of them.
+
+    The plan's own kernel if it is small enough, else one of the same kind with fewer dimensions and repetitions.
+    """
+
+    def __init__(self, plan: Plan, stream: ByteStream) -> None:
+        facts = plan.request.facts()
+        self.whole = facts.n_instances * facts.dim <= MOST_NUMBERS
+        public_seed = stream.child("public").take(16).tobytes().hex()
+        self.announcement = Announcement(plan=one_group(plan, whole=self.whole), public_seed=public_seed)
+        self.facts: KernelFacts = self.announcement.plan.request.facts()
+        self.family = self.announcement.family()
+        self._stream = stream
+        self._recorder = Recorder()
+        self._clients: dict[str, Randomizer] = {}
+        for outside in OUTSIDE:
+            self._clients[outside] = Randomizer(self.announcement, stream=stream, outside=outside)
+            self._clients[outside]._bitsum = self._recorder
+
+    @property
+    def n_features(self) -> int:
+        """Instances that hold features; with joint labels those of one class."""
+        return self.facts.n_repetitions * self.facts.n_coordinates
+
+    def scaled(self, record: Record, *, outside: str = "project") -> Floats:
+        """f/R of every user in every instance, as it reaches the rounding."""
+        self._recorder.seen.clear()
+        self._clients[outside].inputs(record.x, record.classes, stream=self._stream)
+        return np.concatenate(self._recorder.seen).astype(np.float64)
+
+    def accepted(self, vector: Floats, *, outside: str) -> Floats | None:
+        """The features of one user, or None if the client refuses the vector."""
+        classes = None if self.facts.joint_classes is None else np.zeros(1, np.int64)
+        try:
+            with np.errstate(all="ignore"):
+                return np.asarray(self.scaled(Record(x=vector[None], classes=classes), outside=outside)[0])
+        except InvalidInputError:
+            return None
+
+    def directions(self) -> Floats:
+        """Unit vectors that single features see best: the rows of the maps if they are linear, else the axes."""
+        axes = np.eye(self.facts.dim)
+        if not self.facts.linear:
+            return axes
+        seen = self.family.query_features(axes).astype(np.float64).T
+        return np.asarray(seen / np.linalg.norm(seen, axis=1, keepdims=True))
+
+    def strongest(self) -> Floats:
+        """Unit vectors of large images: the leading singular vector of linear maps, and what all features see."""
+        axes = np.eye(self.facts.dim)
+        if not self.facts.linear:
+            return axes[:1]
+        maps = self.family.query_features(axes).astype(np.float64)
+        leading = flat = _unit(maps.sum(axis=1))
+        for _ in range(POWER_ITERATIONS):
+            leading = _unit(maps @ (maps.T @ leading))
+        return np.stack([leading, flat])
+
+    def random(self, count: int, stream: ByteStream) -> Record:
+        """Random directions of norm 1 (the Gaussian kernel: up to 8), in random classes."""
+        drawn = normals((count, self.facts.dim), stream.child("x"))
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+        if not self.family.needs_unit_norm:
+            drawn *= np.linspace(0.5, 8.0, count)[:, None]
+        m = self.facts.joint_classes
+        return Record(x=drawn, classes=None if m is None else integers_below(m, count, stream.child("classes")))
+
+
+def _unit(vector: Floats) -> Floats:
+    return np.asarray(vector / max(float(np.linalg.norm(vector)), 1e-9))
+
+
+def one_group(plan: Plan, *, whole: bool) -> Plan:
+    """The collection of one group of the plan, if not `whole` with fewer dimensions, repetitions and classes."""
+    request = plan.request
+    most = MOST_NUMBERS if whole else FEWER
+    repetitions = None if request.kernel == "inner-product" else min(request.facts().n_repetitions, most)
+    smaller = dataclasses.replace(
+        request,
+        users=max(request.users_per_protocol, 2 * (request.classes or 1)),
+        min_users=request.counted_users,
+        classes=min(request.classes or 2, most) if request.joint else None,
+        label_epsilon=None,
+        dim=min(request.dim, most),
+        repetitions=repetitions,
+        bound=request.rounding_bound,
+    )
+    return dataclasses.replace(plan, request=smaller)

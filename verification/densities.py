@@ -1,0 +1,258 @@
+"""Is the published density unbiased, and is its error what is predicted and bounded? On the library's own engine.
+
+Curve of `sup-rmse`: first (Theorem 3.2 bound, planned prediction), without the bound for joint labels, of which the
+theorem does not speak; then for each query (exact root-mean-square error of these maps, measured one).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+
+from accounting import Plan
+from privkde import prediction
+from privkde.randomness import private_randomness
+from verification.cumulants import Floats
+from verification.density_samples import (
+    Collections,
+    Contrast,
+    Dataset,
+    fresh_maps,
+    is_wide,
+    same_maps,
+    small_plan,
+    widened,
+)
+from verification.kernel_means import empirical_bernstein
+from verification.robust_means import MISSED, MeanTest, mean_test
+from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
+
+RANDOM_QUERIES = 3
+ASCENT_STEPS = 40
+SINGLE = 2e-3
+"""Relative error granted to densities in single precision, in units of R²."""
+PREDICTED = 1e-3
+"""Relative error granted to the library's prediction, whose features are in single precision."""
+
+
+def searched_queries(plan: Plan, dataset: Dataset, rng: np.random.Generator) -> Floats:
+    """Where the error may be large: random points, the cluster, a far record, and the end of a random ascent.
+
+    The ascent climbs the variance given freshly drawn maps, which no later collection uses.
+    """
+    dim = plan.request.dim
+    drawn = rng.normal(size=(RANDOM_QUERIES, dim))
+    drawn /= np.maximum(1.0, np.linalg.norm(drawn, axis=1, keepdims=True))
+    starts = np.concatenate([drawn, dataset.x[[0, -1]]])
+    seed = private_randomness(int(rng.integers(2**62))).public_seed()
+    trial = Collections(*widened(plan, "faithful"), dataset, seed)
+
+    def height(y: Floats) -> Floats:
+        found = [one for one in trial.contrasts(y) if "size" not in one.what][: len(y)]
+        return np.array([float(np.mean(one.variances) + np.var(one.means)) for one in found])
+
+    best = starts[int(np.argmax(height(starts)))]
+    for step in range(ASCENT_STEPS // 8):
+        around = best + 0.5 / (1.0 + step) * rng.normal(size=(8, dim))
+        around = np.concatenate([best[None], around / np.maximum(1.0, np.linalg.norm(around, axis=1, keepdims=True))])
+        best = around[int(np.argmax(height(around)))]
+    return np.concatenate([starts, best[None]])
+
+
+def unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """E K̃(y) = KDE(y) + the known bias, over fresh maps and private draws, on both paths."""
+    plan, rng, randomness = small_plan(subject.plan), np.random.default_rng(seed), private_randomness(seed)
+    dataset = Dataset.of(plan, rng)
+    y = searched_queries(plan, dataset, rng)
+    tests, sizes = [], []
+    for path in PATHS:
+        found = fresh_maps(plan, dataset, randomness, path=path, scale=effort.scale)
+        parts = [one.contrasts(y) for one in found]
+        contrasts = [Contrast.joined(list(same)) for same in zip(*parts, strict=True)]
+        alpha = CHECK_ALPHA / (len(PATHS) * (2 * len(contrasts) + 1))
+        for one in contrasts:
+            what = f"{one.what}, {path} path"
+            tests.append(mean_test(f"{what}, over maps", one.values, one.expected, one.total_variance, alpha))
+            tests.append(mean_test(f"{what}, given the maps", one.values, one.means, one.variances, alpha))
+        tests.append(_gain(path, found, alpha))
+        sizes.append(contrasts[0].values.size)
+        if not plan.request.joint:
+            tests.append(_publication(found[0], y, parts[0]))
+    return _finding(
+        UNBIASED,
+        f"the density of {_size(plan)} is unbiased up to the kernel's known bias, with the stated variance",
+        tests,
+        defect=min(test.smallest_defect for test in tests if test.smallest_defect > 0.0),
+        seed=seed,
+        note=f"{sizes[0]:,} densities of the aggregated and {sizes[1]:,} of the faithful path, {len(y)} queries."
+        " Densities of joint classes are ratios; tested are their unbiased numerators and sizes. Statistic: largest"
+        " test statistic as a share of its limit. Smallest defect: a bias of the density where it is seen best.",
+    )
+
+
+def _gain(path: str, found: list[Collections], alpha: float) -> MeanTest:
+    """Errors of all sums, weighted by their means over their variances: sees whatever shrinks or stretches sums."""
+    moments = [one.moments for one in found]
+    mean, variance = (np.concatenate([getattr(m, name) for m in moments]) for name in ("mean", "variance"))
+    sums = np.concatenate([one.sums[0] for one in found])
+    test = mean_test(f"gain of all sums, {path} path", (sums - mean) * mean / variance, 0.0, mean**2 / variance, alpha)
+    return dataclasses.replace(test, smallest_defect=0.0)
+
+
+def _publication(collections: Collections, y: Floats, contrasts: list[Contrast]) -> MeanTest:
+    """The density as the library evaluates it is the mean over the blocks; no randomness is left, only rounding."""
+    blocks = np.array([float(np.mean(one.values[0, : collections.blocks])) for one in contrasts])
+    gap = float(np.max(np.abs(collections.published_mean(y) - blocks)))
+    allowed = SINGLE * max(1.0, float(np.max(np.abs(blocks))))
+    return MeanTest(what="evaluation of the density", ratio=gap / allowed, deviation=gap, smallest_defect=0.0)
+
+
+def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The error at the worst query found: below Theorem 3.2, and of exactly the predicted variance."""
+    plan, rng, randomness = small_plan(subject.plan), np.random.default_rng(seed), private_randomness(seed)
+    dataset = Dataset.of(plan, rng)
+    y = searched_queries(plan, dataset, rng)
+    paths = [same_maps(plan, dataset, randomness, path=path, scale=effort.scale) for path in PATHS]
+    contrasts = [(path, one) for path, found in zip(PATHS, paths, strict=True) for one in found.contrasts(y)]
+    sums = [(path, found.all_sums()) for path, found in zip(PATHS, paths, strict=True)]
+    alpha = CHECK_ALPHA / (3 * len(contrasts) + 2 * len(sums))
+    tests = [test for path, one in [*contrasts, *sums] for test in _variance_tests(path, one, alpha)]
+    if not plan.request.joint:
+        tests += [_theorem(plan, one, alpha) for _, one in contrasts]
+    tests.append(_prediction(paths[0], y))
+    defect = min(test.smallest_defect for test in tests if test.smallest_defect > 0.0)
+    measured = [(_root(_errors(one)), _root(_predicted(one))) for path, one in contrasts if path == PATHS[0]]
+    worst, bound = max(measured), plan.sup_rmse_bound
+    upper = max(_upper(plan, one, alpha) for _, one in contrasts)
+    return _finding(
+        SUP_RMSE,
+        f"the error of {_size(plan)} is at most the bound and has the predicted variance, at every query searched",
+        tests,
+        defect=defect,
+        seed=seed,
+        note=f"Theorem 3.2: {'nothing' if bound is None else f'{bound:.4g}'}; planned: {plan.error.total:.4g}; worst"
+        f" query: predicted {worst[1]:.4g}, measured {worst[0]:.4g}, at most {upper:.4g} if the noise follows its law."
+        f" {contrasts[0][1].values.size:,} aggregated and {contrasts[-1][1].values.size:,} faithful"
+        f" densities, {len(y)} queries (random,"
+        " records, ascent). Statistic: largest test statistic as a share of its limit. Smallest defect: relative change"
+        " of the variance of rounding and noise. Curve: (bound, planned), then (predicted, measured) at each query.",
+        curve=(
+            *(() if bound is None else ((bound, plan.error.total),)),
+            *((predicted, seen) for seen, predicted in measured),
+        ),
+    )
+
+
+def _variance_tests(path: str, one: Contrast, alpha: float) -> list[MeanTest]:
+    """E of the squared standardized error is 1, and of the difference of two collections with the same maps 2.
+
+    The squares' own variance is known exactly from the fourth cumulant: no approximation in either test.
+    """
+    excess = one.fourths / one.variances**2
+    squares = (one.values - one.means) ** 2 / one.variances
+    tests = [mean_test(f"variance, {one.what}, {path}", squares, 1.0, 2.0 + excess, alpha)]
+    pairs = len(one.values) // 2
+    if pairs:
+        differences = (one.values[:pairs] - one.values[pairs : 2 * pairs]) ** 2 / (2.0 * one.variances)
+        tests.append(mean_test(f"fresh noise, {one.what}, {path}", differences, 1.0, 2.0 + 0.5 * excess, alpha))
+    return tests
+
+
+def _errors(one: Contrast) -> Floats:
+    return (one.values - one.expected) ** 2
+
+
+def _predicted(one: Contrast) -> Floats:
+    """Mean square error given the maps of each block."""
+    return one.variances + (one.means - one.expected) ** 2
+
+
+def _root(squares: Floats) -> float:
+    return math.sqrt(float(np.mean(squares)))
+
+
+def _theorem(plan: Plan, one: Contrast, alpha: float) -> MeanTest:
+    """A lower confidence bound on the mean square error over maps, as a share of what Theorem 3.2 allows.
+
+    Squared errors are cut at 25 variances plus the squared bound, which only lowers them; blocks of one collection have
+    independent maps, so its first row alone is used.
+    """
+    bound = plan.sup_rmse_bound
+    assert bound is not None
+    most = 25.0 * one.total_variance + bound**2
+    samples = np.minimum(_errors(one)[0] if is_wide(plan) else _errors(one).reshape(-1), most)
+    slack = empirical_bernstein(samples, width=most, failure_probability=alpha)
+    lowest = math.sqrt(max(0.0, float(np.mean(samples)) - slack))
+    return MeanTest(what=f"Theorem 3.2, {one.what}", ratio=lowest / bound, deviation=lowest, smallest_defect=0.0)
+
+
+def _upper(plan: Plan, one: Contrast, alpha: float) -> float:
+    """Upper confidence bound on the root-mean-square error over maps, given the law of rounding and noise."""
+    squares, facts = _predicted(one), plan.request.facts()
+    if len(squares) < 2:
+        return _root(squares)
+    largest = (2.0 * facts.bound**2 * facts.sparsity) ** 2 + float(np.max(one.variances))
+    slack = empirical_bernstein(squares, width=largest, failure_probability=alpha)
+    return math.sqrt(float(np.mean(squares)) + slack)
+
+
+def _prediction(collections: Collections, y: Floats) -> MeanTest:
+    """The library's own prediction of rounding and privacy error against the exact variance, at the same maps.
+
+    For `pure` and for joint labels it is an upper bound, so only a prediction that is too small refutes.
+    """
+    plan, dataset = collections.plan, collections.dataset
+    told = prediction.expected_error(plan, dataset.x, y, public_seed=collections.announcement.public_seed)
+    claimed = told.rounding**2 + told.privacy**2
+    if plan.request.joint:
+        exact = 0.0  # its sample stands for one class among others of equal size: not this dataset
+    else:
+        exact = float(np.mean([np.sum(one.variances) / collections.blocks**2 for one in collections.contrasts(y)]))
+    short = (exact - claimed) / exact if exact > 0.0 else 0.0
+    off = short if plan.bitsum == "pure" or plan.request.joint else abs(short)
+    return MeanTest(what="predicted variance", ratio=max(0.0, off) / PREDICTED, deviation=-short, smallest_defect=0.0)
+
+
+def _size(plan: Plan) -> str:
+    request = plan.request
+    return f"{request.users} users, {request.facts().n_instances} instances, {request.kernel}, {plan.bitsum}"
+
+
+def _finding(
+    name: str,
+    claim: str,
+    tests: list[MeanTest],
+    *,
+    defect: float,
+    seed: int,
+    note: str,
+    curve: tuple[tuple[float, float], ...] = (),
+) -> Finding:
+    """Refuted exactly if one of the tests exceeds its limit."""
+    worst = max(tests, key=lambda test: test.ratio)
+    return finding(
+        name,
+        Layer.STATISTICAL,
+        claim,
+        statistic=worst.ratio,
+        bound=1.0,
+        found=f"{worst.what}: off by {worst.deviation:.4g}, {worst.ratio:.3g} times the limit of its test",
+        numbers={"deviation": worst.deviation},
+        alpha=CHECK_ALPHA,
+        power=1.0 - MISSED if math.isfinite(defect) else 0.0,
+        smallest_detectable_defect=defect if math.isfinite(defect) else None,
+        seed=seed,
+        note=note,
+        curve=curve,
+    )
+
+
+PATHS = ("aggregated", "faithful")
+UNBIASED, SUP_RMSE = "density-unbiased", "sup-rmse"
+
+CHECKS: tuple[Check, ...] = (
+    Check(name=UNBIASED, layer=Layer.STATISTICAL, about="published densities have the right mean", run=unbiased),
+    Check(name=SUP_RMSE, layer=Layer.STATISTICAL, about="error: bound, prediction and measurement", run=sup_rmse),
+)

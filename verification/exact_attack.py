@@ -1,0 +1,158 @@
+"""Searching all data of the others and all neighbors of the target for a view that breaks a claimed (ε, δ)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from accounting import InvalidInputError, Plan
+from accounting.composition import LADDER
+from privkde.announcement import Announcement
+from privkde.inputs import checked_vectors
+from verification.views import Array, InstanceView, ViewPair, whole_view
+
+PUBLIC_SEEDS = tuple(f"{number:032x}" for number in range(1, 65))
+"""Public seeds to try: clients refuse one that draws maps beyond what was declared."""
+TABLE_BOUND = 1.0 + 1e-9
+"""Ratios found/claimed above this refute: tables are accurate to 1e-12, claims are rounded up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """δ(ε) ≤ delta."""
+
+    epsilon: float
+    delta: float
+
+    def broken_by(self, pair: ViewPair) -> float:
+        """True δ over claimed δ at ε; for δ = 0 the largest loss over ε. Above 1 the claim is false."""
+        if self.delta > 0.0:
+            return pair.stick(self.epsilon) / self.delta
+        return pair.largest_loss() / max(self.epsilon, 1e-12)
+
+
+@dataclass(slots=True)
+class Worst:
+    """The largest ratio found/claimed so far."""
+
+    ratio: float = 0.0
+    words: str = "nothing differs"
+    tried: int = 0
+    numbers: dict[str, float] = field(default_factory=dict)
+
+    def see(self, ratio: float, words: str, **numbers: float) -> None:
+        """Take note of one attempt."""
+        self.tried += 1
+        if ratio > self.ratio or math.isnan(ratio):
+            self.ratio, self.words, self.numbers = ratio, words, numbers
+
+
+def claims(plan: Plan, deltas: Sequence[float]) -> list[Claim]:
+    """What the plan promises, and what its accountant proves at other δ."""
+    promise = plan.guarantees[0]
+    found = [Claim(promise.epsilon, promise.delta)]
+    if promise.delta == 0.0:
+        return found
+    rung, facts = LADDER[plan.accountant], plan.request.facts()
+    touched = facts.paper_touched if rung.name == "paper" else facts.touched
+    for delta in deltas:
+        epsilon = rung.achieved_epsilon(plan.protocol(), touched, delta)
+        if epsilon is not None and math.isfinite(epsilon):
+            found.append(Claim(epsilon, delta))
+    return found
+
+
+def announced(plan: Plan) -> Announcement:
+    """The plan with the first public seed that is accepted."""
+    for seed in PUBLIC_SEEDS[:-1]:
+        try:
+            return Announcement(plan=plan, public_seed=seed)
+        except InvalidInputError:
+            continue
+    return Announcement(plan=plan, public_seed=PUBLIC_SEEDS[-1])
+
+
+def extreme_rows(plan: Plan, most: int, rng: np.random.Generator) -> Array:
+    """f/R of admissible vectors, as the library's clients compute it, that point in many directions.
+
+    Of 2,000 random vectors and the corners of the domain, those whose features are extreme in ± each of the first
+    coordinates and in random directions; rows of distinct features, in [−1, 1] if the library keeps its word.
+    """
+    announcement = announced(plan)
+    family, dim = announcement.family(), plan.request.dim
+    drawn = rng.normal(size=(2000, dim)) * 3.0
+    if family.needs_unit_norm:
+        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
+    x = np.concatenate([np.eye(dim), -np.eye(dim), np.zeros((1, dim)), drawn]).astype(np.float32)
+    x[2 * dim + 1 :] *= np.float32(1.0 - 1e-6)
+    rows = family.scaled_features(checked_vectors(x, dim, unit_norm=family.needs_unit_norm, outside="reject"))
+    width = rows.shape[1]
+    signs = np.array(list(itertools.product((1.0, -1.0), repeat=min(width, 3))))
+    directions = np.concatenate(
+        [np.pad(signs, ((0, 0), (0, width - signs.shape[1]))), np.sign(rng.normal(size=(most, width)))]
+    )
+    sizes = np.max(np.abs(rows), axis=1)
+    chosen = [int(np.argmax(sizes))] if not np.max(sizes) <= 1.0 else []  # no probability: nothing else matters
+    for direction in directions:
+        best = int(np.argmax(rows @ direction))
+        if not any(np.array_equal(rows[best], rows[one]) for one in chosen):
+            chosen.append(best)
+    return np.asarray(rows[chosen[:most]], dtype=np.float64)
+
+
+def joint_rows(plan: Plan, rows: Array) -> Array:
+    """The rows of every vector with every class, as the layout of joint labels spreads them."""
+    layout = announced(plan).layout()
+    assert layout is not None
+    parts = [layout.scaled(rows.astype(np.float32), np.full(len(rows), c, np.int64)) for c in range(layout.n_classes)]
+    return np.concatenate(parts).astype(np.float64)
+
+
+def attack_plan(plan: Plan, rows: Array, promised: Sequence[Claim], n_others: int, worst: Worst) -> None:
+    """All ordered pairs of rows for the target, all multisets of rows for the others, all claims."""
+    largest = float(np.max(np.abs(rows)))
+    worst.see(math.inf if not largest <= 1.0 else 0.0, f"a feature over its bound is {largest:.6g}: not a probability")
+    if not largest <= 1.0:
+        return
+    chances = 0.5 * (1.0 + rows)
+    _count_touched(plan, chances, worst)
+    view = InstanceView(plan.bitsum, plan.parameters, plan.request.users)
+    for others in itertools.combinations_with_replacement(range(len(rows)), n_others):
+        for i, j in itertools.permutations(range(len(rows)), 2):
+            attack_pair(
+                whole_view(view, chances[i], chances[j], chances[list(others)]), promised, worst, (i, j, others)
+            )
+
+
+def attack_pair(pair: ViewPair, promised: Iterable[Claim], worst: Worst, where: object) -> None:
+    """One pair of laws against all claims."""
+    for claim in promised:
+        worst.see(
+            claim.broken_by(pair),
+            f"claimed δ({claim.epsilon:.4g}) ≤ {claim.delta:.3g}; the exact view at (record, replaced by, others) ="
+            f" {where} has {claim.broken_by(pair):.4g} of that",
+            epsilon=claim.epsilon,
+            delta=claim.delta,
+        )
+
+
+def _count_touched(plan: Plan, chances: Array, worst: Worst) -> None:
+    """How many instances a replaced record touches, and how far, against what the plan accounts for."""
+    touched = plan.request.facts().touched
+    for i, j in itertools.combinations(range(len(chances)), 2):
+        shifts = np.abs(chances[i] - chances[j])
+        count, square = int(np.count_nonzero(shifts)), float(np.sum(shifts**2))
+        # counts are whole: one too many is far above the bound
+        worst.see(
+            0.0 if count <= plan.instances_per_user else count / plan.instances_per_user,
+            f"one user touches {count} instances and the plan accounts for {plan.instances_per_user}",
+        )
+        if plan.accountant == "geometric" and square > touched.shift_budget:
+            worst.see(
+                square / touched.shift_budget,
+                f"squared shifts add up to {square:.6g} and the plan accounts for {touched.shift_budget:.6g}",
+            )

@@ -1,0 +1,168 @@
+"""Statistical checks of the execution: counts of messages after all parties did their work, and unbiasedness.
+
+Whatever is counted is held against the law that the parameters declare, computed by other means
+(`verification.count_laws`). All levels are proved: nothing is asymptotic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.mechanisms import BitsumProtocol, Pure, RandomizedResponse
+from privkde.announcement import Announcement
+from privkde.bitsum import Tally
+from privkde.engines.local import collect
+from privkde.parties import Analyzer
+from verification.conduct import CONDUCT
+from verification.count_laws import Tables, mean_radius, tally_tables
+from verification.fitting import Sample, fits_of, fitted_finding
+from verification.goodness_of_fit import MISSED
+from verification.samplers import SAMPLERS, count_samples
+from verification.stages import holders, known_bits, private_stream, run_faithfully, stage, transparent
+from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
+
+STAGE_USERS = 40
+STAGE_REPETITIONS = 10_000
+OWN_USERS = 100
+"""Users who take part in a stage of the plan's own law: a few of those on whom it counts."""
+ROUNDING = 1e-9
+"""Granted to a mean of estimates, per user."""
+
+
+class Trial(NamedTuple):
+    """Instances of one stage that have the same sum of bits: counts, estimates, and the declared law."""
+
+    name: str
+    law: BitsumProtocol
+    n_users: int
+    sum_of_bits: int
+    counted: Tally
+    estimates: NDArray[np.float64]
+
+    @property
+    def tables(self) -> Tables:
+        """The declared laws of the counts."""
+        return tally_tables(self.law, self.sum_of_bits, self.n_users)
+
+    def samples(self) -> Iterator[Sample]:
+        """The counts, each with its law."""
+        return count_samples(f"{self.name}, sum of bits {self.sum_of_bits}", self.counted, self.tables)
+
+    def radius(self, failure_probability: float) -> float:
+        """How far the mean of unbiased estimates may be from the sum of bits, but for this probability."""
+        counts, slope = "ones − zeros", 1.0
+        if isinstance(self.law, RandomizedResponse):
+            counts, slope = "ones", 1.0 / (1.0 - 2.0 * self.law.flip_probability)
+        if isinstance(self.law, Pure):
+            slope = 1.0 / (1.0 - self.law.silence_probability)
+        law, size = self.tables[counts], len(self.estimates)
+        return slope * mean_radius(law, size, failure_probability - size * law.missing)
+
+
+def _trials(
+    name: str, announcement: Announcement, x: NDArray[np.float64], analyzers: Sequence[Analyzer]
+) -> Iterator[Trial]:
+    """What was counted and estimated in these runs of one collection, by the true sum of bits."""
+    truth, law = np.tile(known_bits(announcement, x), len(analyzers)), announcement.plan.protocol()
+    tally = Tally(*(np.concatenate([getattr(one.tally, kind) for one in analyzers]) for kind in ("ones", "zeros")))
+    estimates = announcement.bitsum().estimate(tally, len(x))
+    for total in np.unique(truth).tolist():
+        here = truth == total
+        yield Trial(name, law, len(x), total, Tally(tally.ones[here], tally.zeros[here]), estimates[here])
+
+
+def _faithful(subject: Subject, effort: Effort, seed: int) -> Iterator[Trial]:
+    """Clients, shuffler, analyzer; transparent parameters, several sums of bits."""
+    law = transparent(subject.plan, STAGE_USERS)
+    announcement = stage(subject.plan, law, repetitions=STAGE_REPETITIONS, seed=seed)
+    for positive in (0, STAGE_USERS // 4, STAGE_USERS // 2):
+        x, stream = holders(STAGE_USERS, positive), private_stream(seed, "faithful", positive)
+        runs = [run_faithfully(announcement, x, stream.child(run)) for run in range(effort.scale)]
+        yield from _trials(f"faithful, {STAGE_USERS} users", announcement, x, runs)
+
+
+def _aggregated(subject: Subject, effort: Effort, seed: int) -> Iterator[Trial]:
+    """Noise drawn for all users at once; transparent parameters, and the plan's own with few of its users."""
+    for law, n_users in ((transparent(subject.plan, STAGE_USERS), STAGE_USERS), (subject.plan.protocol(), OWN_USERS)):
+        announcement = stage(subject.plan, law, repetitions=STAGE_REPETITIONS, seed=seed)
+        x, stream = holders(n_users, n_users // 4), private_stream(seed, "aggregated", n_users)
+        runs = [
+            collect(announcement, x, np.arange(n_users), stream=stream.child(run), path="aggregated")
+            for run in range(effort.scale)
+        ]
+        yield from _trials(f"aggregated, {n_users} users of {law.n_users}", announcement, x, runs)
+
+
+def check_counts(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """Counts of ones and zeros after clients, shuffler and analyzer, for known bits, against their exact law."""
+    return fitted_finding(
+        "bitsum-counts",
+        f"After shuffling, the counts of {subject.plan.bitsum!r} have the declared law for every sum of bits.",
+        fits_of(sample for trial in _faithful(subject, effort, seed) for sample in trial.samples()),
+        seed=seed,
+        note="Smallest defect: distance between distribution functions. Faithful path, parameters that show all parts.",
+    )
+
+
+def check_aggregated(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The aggregated path against the same exact law."""
+    return fitted_finding(
+        "aggregated-equals-faithful",
+        "Noise that is drawn for all users at once makes counts of the same law as that of single users.",
+        fits_of(sample for trial in _aggregated(subject, effort, seed) for sample in trial.samples()),
+        seed=seed,
+        note="Smallest defect: distance between distribution functions. Both paths are held against one exact law.",
+    )
+
+
+def check_unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The analyzer's estimates average to the true sum of bits, within Chernoff's bound for the declared law."""
+    trials = [*_faithful(subject, effort, seed), *_aggregated(subject, effort, seed)]
+    share = CHECK_ALPHA / len(trials)
+    deviations = [abs(float(np.mean(trial.estimates)) - trial.sum_of_bits) for trial in trials]
+    radii = [trial.radius(share) + ROUNDING * trial.n_users for trial in trials]
+    worst = int(np.argmax(np.divide(deviations, radii)))
+    trial = trials[worst]
+    return finding(
+        "bitsum-unbiased",
+        Layer.STATISTICAL,
+        f"The analyzer of {subject.plan.bitsum!r} estimates every sum of bits without bias.",
+        statistic=deviations[worst] / radii[worst],
+        bound=1.0,
+        found=f"{trial.name}: the mean of {len(trial.estimates)} estimates is {float(np.mean(trial.estimates)):.4f}"
+        f" and the sum of bits {trial.sum_of_bits}; {radii[worst]:.4f} apart would be chance",
+        numbers={"mean": float(np.mean(trial.estimates)), "sum_of_bits": trial.sum_of_bits},
+        alpha=CHECK_ALPHA,
+        power=1.0 - MISSED,
+        smallest_detectable_defect=max(radius + one.radius(MISSED) for one, radius in zip(trials, radii, strict=True)),
+        seed=seed,
+        note="Smallest defect: bias of a sum of bits. The statistic is the deviation over the allowed one.",
+    )
+
+
+CHECKS: tuple[Check, ...] = (
+    *SAMPLERS,
+    Check(
+        name="bitsum-counts",
+        layer=Layer.STATISTICAL,
+        about="counts after clients, shuffler and analyzer have their exact law",
+        run=check_counts,
+    ),
+    Check(
+        name="bitsum-unbiased",
+        layer=Layer.STATISTICAL,
+        about="estimates average to the true sum of bits",
+        run=check_unbiased,
+    ),
+    Check(
+        name="aggregated-equals-faithful",
+        layer=Layer.STATISTICAL,
+        about="the aggregated path has the same law",
+        run=check_aggregated,
+    ),
+    *CONDUCT,
+)

@@ -1,0 +1,86 @@
+"""Numbers, promises and verdicts in plain words."""
+
+from __future__ import annotations
+
+import math
+
+from accounting import Adjacency, Guarantee, Plan, View
+from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED
+from verification.verdicts import Layer
+
+WEAK_EPSILON = 10.0
+"""From here on a factor of e^ε is no protection worth the name."""
+VERDICTS = {NOT_REFUTED: "✓ not refuted", REFUTED: "✗ refuted", COULD_NOT_RUN: "! could not run"}
+LAYERS = {
+    Layer.EXACT: "every possible output at a small size, enumerated",
+    Layer.CERTIFIED: "the plan's own numbers, computed again by another route with rigorous rounding",
+    Layer.STATISTICAL: "many runs of the program, attacked and measured",
+}
+ADJACENCIES = {
+    Adjacency.RECORD: "one person's whole record (vector and label) is exchanged for any other",
+    Adjacency.FEATURES: "one person's vector is exchanged for any other; the label stays",
+    Adjacency.LABEL: "one person's label is exchanged for any other; the vector stays",
+    Adjacency.BIT: "one bit of one person is flipped",
+}
+VIEWS = {
+    View.COMMUNICATION: "somebody who sees every message that leaves the shuffler, and everything that is published",
+    View.MODEL: "somebody who sees only what is published",
+    View.LOCAL: "somebody who sees what each single person sends, for example because the shuffler colludes",
+}
+MECHANISMS = {
+    "rr": "Each person reports each bit, flipped with a small probability; the analyzer counts ones and corrects for"
+    " the flips.",
+    "3nb": "Each person sends its bit as +1 messages, and a few random +1 and −1 messages on top, most of which cancel;"
+    " the analyzer takes the difference.",
+    "poisson": "Each person sends its bit as a message and a Poisson number of messages on top; the analyzer subtracts"
+    " their mean.",
+    "negative-binomial": "Each person sends its bit as a message and a negative binomial number of messages on top; the"
+    " analyzer subtracts their mean.",
+    "pure": "Each person is silent with a small probability, else sends its bit among pairs of +1 and −1, with noise"
+    " and a flood of pairs on top; the analyzer takes the difference and corrects for silence.",
+}
+
+
+def small(value: float) -> str:
+    """10⁻⁶ rather than 1e-06."""
+    digits, _, power = f"{value:.3g}".partition("e")
+    raised = str(int(power or 0)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return digits if not power else f"10{raised}" if digits == "1" else f"{digits}·10{raised}"
+
+
+def number(value: float | None) -> str:
+    """A number for a table, with a dash for none."""
+    if value is None:
+        return "—"
+    if not math.isfinite(value):
+        return {"inf": "∞", "-inf": "−∞"}.get(str(value), "not a number")
+    large = value == int(value) and 1e3 <= abs(value) < 1e9
+    return f"{int(value):,}" if large else small(value).replace("-", "−")
+
+
+def factor(epsilon: float) -> str:
+    """e^ε."""
+    return small(math.exp(epsilon)) if epsilon < 50.0 else f"e^{epsilon:.3g}"
+
+
+def numbers(guarantee: Guarantee) -> str:
+    """(ε, δ), or that nothing is promised."""
+    if guarantee.is_empty:
+        return "nothing is promised"
+    return f"ε\u00a0=\u00a0{guarantee.epsilon:.4g}, δ\u00a0=\u00a0{small(guarantee.delta)}"
+
+
+def in_words(guarantee: Guarantee) -> str:
+    """What the numbers mean for one person."""
+    if guarantee.is_empty:
+        return "Nothing is promised."
+    plus = "" if guarantee.delta == 0.0 else f", plus at most {small(guarantee.delta)}"
+    weak = " This protects next to nothing." if guarantee.epsilon > WEAK_EPSILON else ""
+    return f"No probability changes by more than a factor of {factor(guarantee.epsilon)}{plus}.{weak}"
+
+
+def promised(plan: Plan, view: View) -> Guarantee:
+    """The strongest statement about a whole person in a view: for the record if there is one, else for the vector."""
+    found = [one for one in plan.guarantees if one.view is view]
+    whole = [one for one in found if one.adjacency is Adjacency.RECORD]
+    return (whole or found or list(plan.guarantees))[0]

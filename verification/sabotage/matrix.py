@@ -1,0 +1,129 @@
+"""The matrix saboteur × check: what every check says about every system, as a table and as a document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+SCHEMA = "privkde.saboteurs/1"
+
+
+class Outcome(StrEnum):
+    """What one check says about one system."""
+
+    REFUTED = "refuted"
+    NOT_REFUTED = "not-refuted"
+    NOT_APPLICABLE = "not-applicable"
+    COULD_NOT_RUN = "could-not-run"
+    """The check, or the planner before it, raised: that refutes nothing."""
+
+
+MARKS = {
+    Outcome.REFUTED: ("✗", "bold red"),
+    Outcome.NOT_REFUTED: ("·", "dim"),
+    Outcome.NOT_APPLICABLE: (" ", "dim"),
+    Outcome.COULD_NOT_RUN: ("!", "yellow"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One system: the honest one or one with a fault in it, tried on one plan."""
+
+    name: str
+    story: str
+    plan: str
+    honest: bool
+    outcomes: dict[str, Outcome]
+    errors: dict[str, str]
+    """By check: the type of the error, where it could not run."""
+    seconds: float
+
+    @property
+    def refuted_by(self) -> tuple[str, ...]:
+        """Checks that refute it."""
+        return tuple(name for name, outcome in self.outcomes.items() if outcome is Outcome.REFUTED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """What was found. `complete` is what a release needs."""
+
+    checks: tuple[str, ...]
+    rows: tuple[Row, ...]
+    effort: str
+    seconds: float
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Saboteurs that no check refutes."""
+        return tuple(row.name for row in self.rows if not row.honest and not row.refuted_by)
+
+    @property
+    def false_alarms(self) -> tuple[str, ...]:
+        """Checks that refute the honest system, or cannot run on it."""
+        bad = (Outcome.REFUTED, Outcome.COULD_NOT_RUN)
+        return tuple(sorted({name for row in self.rows if row.honest for name, o in row.outcomes.items() if o in bad}))
+
+    @property
+    def complete(self) -> bool:
+        """Every saboteur is refuted by some check; the honest system by none, and every check can run on it."""
+        faults = any(not row.honest for row in self.rows)
+        return faults and any(row.honest for row in self.rows) and not self.survivors and not self.false_alarms
+
+    def to_json(self) -> dict[str, Any]:
+        """The `privkde.saboteurs/1` document."""
+        return {
+            "schema": SCHEMA,
+            "complete": self.complete,
+            "effort": self.effort,
+            "seconds": round(self.seconds, 1),
+            "survivors": list(self.survivors),
+            "false_alarms": list(self.false_alarms),
+            "checks": list(self.checks),
+            "rows": [
+                {
+                    "name": row.name,
+                    "honest": row.honest,
+                    "story": row.story,
+                    "plan": row.plan,
+                    "refuted_by": list(row.refuted_by),
+                    "outcomes": {name: str(outcome) for name, outcome in row.outcomes.items()},
+                    "errors": row.errors,
+                    "seconds": round(row.seconds, 1),
+                }
+                for row in self.rows
+            ],
+        }
+
+    def table(self) -> RenderableType:
+        """For the terminal: checks are numbered, and named below."""
+        table = Table(title="saboteurs × checks", show_lines=False, pad_edge=False)
+        table.add_column("system")
+        table.add_column("plan")
+        for number in range(1, len(self.checks) + 1):
+            table.add_column(str(number), justify="center")
+        for row in self.rows:
+            marks = [Text(*MARKS[row.outcomes[name]]) for name in self.checks]
+            table.add_row(Text(row.name, "green" if row.honest else ""), row.plan, *marks)
+        names = "  ".join(f"{number} {name}" for number, name in enumerate(self.checks, 1))
+        table.caption = (
+            f"{names}\n✗ refuted   · not refuted   ! could not run   blank: does not apply\n{self.summary()}"
+        )
+        return table
+
+    def summary(self) -> str:
+        """One sentence."""
+        faults = [row for row in self.rows if not row.honest]
+        caught = len(faults) - len(self.survivors)
+        text = f"{caught} of {len(faults)} saboteurs refuted"
+        if self.survivors:
+            text += f" (not: {', '.join(self.survivors)})"
+        if self.false_alarms:
+            return f"{text}; the honest system fails {', '.join(self.false_alarms)}"
+        return f"{text}; the honest system by no check"

@@ -1,0 +1,39 @@
+"""The plans that saboteurs are tried on: small, one of each kind. The honest system is tried on all of them."""
+
+from __future__ import annotations
+
+from accounting import PlanRequest
+
+RESPONSE = PlanRequest(users=2_000, dim=4, repetitions=16, bitsum="rr", accountant="pld", epsilon=1.0, delta=1e-5)
+CORRELATED = PlanRequest(users=500, dim=4, repetitions=4, bitsum="3nb", accountant="pld", epsilon=2.0, delta=1e-4)
+SINGLE = PlanRequest(users=500, dim=4, repetitions=2, bitsum="poisson", accountant="pld", epsilon=4.0, delta=1e-3)
+NEGATIVE_BINOMIAL = PlanRequest(
+    users=500, dim=4, repetitions=2, bitsum="negative-binomial", accountant="pld", epsilon=2.0, delta=1e-4
+)
+PURE = PlanRequest(users=50, dim=4, repetitions=2, bitsum="pure", accountant="basic", epsilon=2.0, delta=0.0)
+LABELED = PlanRequest(
+    users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, accountant="pld", epsilon=1.0, delta=1e-5
+)
+HASHED = PlanRequest(
+    users=2_000, dim=2, repetitions=4, kernel="laplacian", bias=0.25, accountant="pld", epsilon=1.0, delta=1e-5
+)
+INNER = PlanRequest(
+    users=2_000, dim=8, kernel="inner-product", bound=1.0, accountant="geometric", epsilon=1.0, delta=1e-5
+)
+JOINT = PlanRequest(
+    users=2_000, dim=4, kernel="inner-product", bound=1.0, classes=2, labels="joint", accountant="geometric",
+    epsilon=1.0, delta=1e-5,
+)  # fmt: skip
+
+HONEST_PLANS: dict[str, PlanRequest] = {
+    "rr": RESPONSE,
+    "3nb": CORRELATED,
+    "poisson": SINGLE,
+    "negative-binomial": NEGATIVE_BINOMIAL,
+    "pure": PURE,
+    "labels": LABELED,
+    "hashed": HASHED,
+    "inner-product": INNER,
+    "joint labels": JOINT,
+}
+"""By what they stand for."""

@@ -1,0 +1,164 @@
+"""Statistical checks of what is drawn: private samplers against their laws, public features against the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import numpy as np
+
+from accounting.errors import InfeasibleError
+from accounting.mechanisms import BitsumProtocol, Pure, RandomizedResponse
+from privkde.bitsum import Tally, executed
+from privkde.kernels import KernelChoice
+from privkde.sampling import normals
+from verification.count_laws import Tables, noise_tables
+from verification.fitting import Sample, fits_of, fitted_finding, label_samples
+from verification.goodness_of_fit import coin
+from verification.kernel_means import MeanCheck, check_kernel_means, check_mean, feature_products
+from verification.stages import private_stream
+from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
+
+SCALED = (-1.0, -0.4, 0.0, 0.1, 0.75, 1.0)
+"""Features f/R at which rounding is tested; at ±1 it is randomized response alone."""
+COINS = 2_000_000
+MORE_COINS = 4
+"""Times as many at ±1, where a small flip probability must show."""
+MOST_TIMES = 2
+"""By which effort multiplies coins, at most: they are held in memory."""
+NOISE_DRAWS = 200_000
+KERNEL_SAMPLES, KERNEL_FAMILIES = 40_000, 8
+PAIRS = 8
+LARGEST_DIM = 16
+SINGLE_PRECISION = 1e-5
+
+
+def check_samplers(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """Every private sampler of the plan's own protocol against its declared law."""
+    plan = subject.plan
+    law = plan.protocol()
+    samples = [*_rounding(law, effort, seed), *_silence(law, effort, seed), *_noise(law, effort, seed)]
+    label = plan.request.label_response()
+    if label is not None:
+        samples += label_samples(label, NOISE_DRAWS * effort.scale, private_stream(seed, "labels"))
+    fits = fits_of(samples)
+    smallest, unit = None, "Smallest defect: distance between distribution functions."
+    if isinstance(law, RandomizedResponse):
+        flip = law.flip_probability
+        smallest = min(1.0, (fits["rounding, f/R = -1"].detectable_increase(1.0 - flip) - (1.0 - flip)) / flip)
+        unit = "Smallest defect: relative decrease of the flip probability."
+    return fitted_finding(
+        "samplers",
+        f"The private draws of {plan.bitsum!r}{'' if label is None else ' and of the labels'} follow the plan's laws.",
+        fits,
+        seed=seed,
+        smallest_defect=smallest,
+        note=f"{unit} {len(fits)} laws at the plan's own parameters, tails included.",
+    )
+
+
+def _rounding(law: BitsumProtocol, effort: Effort, seed: int) -> Iterator[Sample]:
+    """Bits of features at which the chance of a one is known: 1/2 + (1/2 − flip)·f/R."""
+    bitsum = executed(law)
+    flip = Fraction(law.flip_probability) if isinstance(law, RandomizedResponse) else Fraction(0)
+    for number, scaled in enumerate(SCALED):
+        entry, stream = np.float32(scaled), private_stream(seed, "rounding", number)
+        blocks = min(effort.scale, MOST_TIMES) * (MORE_COINS if abs(scaled) == 1.0 else 1)
+        drawn = [bitsum.respond(np.full(COINS, entry), stream) for _ in range(blocks)]
+        chance = Fraction(1, 2) + (Fraction(1, 2) - flip) * Fraction(float(entry))
+        yield Sample(f"rounding, f/R = {scaled:g}", np.concatenate(drawn), coin(float(chance)))
+
+
+def _silence(law: BitsumProtocol, effort: Effort, seed: int) -> Iterator[Sample]:
+    """Pure: nothing with probability q, else s + b ones and s zeros; anything else counts as 2."""
+    if not isinstance(law, Pure):
+        return
+    for bit in (0, 1):
+        if law.base_messages + bit == 0:
+            continue
+        bits = np.full(COINS * min(effort.scale, MOST_TIMES), bit, dtype=np.uint8)
+        sent = executed(law).inputs(bits, private_stream(seed, "silence", bit))
+        speaks = (sent.ones == law.base_messages + bit) & (sent.zeros == law.base_messages)
+        silent = (sent.ones == 0) & (sent.zeros == 0)
+        kinds = np.where(speaks, 1, np.where(silent, 0, 2))
+        yield Sample(f"messages of a bit {bit}", kinds, coin(1.0 - law.silence_probability))
+
+
+def _noise(law: BitsumProtocol, effort: Effort, seed: int) -> Iterator[Sample]:
+    """One user's share of the noise, and the noise of all users together."""
+    bitsum, size = executed(law), NOISE_DRAWS * effort.scale
+    for who, n_users in (("one user's", 1), ("everybody's", law.n_users)):
+        try:
+            drawn = bitsum.noise(n_users, (size,), private_stream(seed, "noise", n_users))
+        except InfeasibleError:  # too wide to be drawn at once: such a plan can be executed faithfully only
+            continue
+        yield from count_samples(f"{who} noise", drawn, noise_tables(law, n_users))
+
+
+def count_samples(name: str, drawn: Tally, tables: Tables) -> Iterator[Sample]:
+    """Ones, zeros and their difference, each with its law."""
+    ones, zeros = drawn.ones.astype(np.int64), drawn.zeros.astype(np.int64)
+    for what, counts in (("ones", ones), ("zeros", zeros), ("ones − zeros", ones - zeros)):
+        yield Sample(f"{name}, {what}", counts, tables[what])
+
+
+def check_kernels(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """E[f(x)·g(y)] is the kernel (for hashed ones with their known bias), by an empirical Bernstein bound."""
+    checks = _kernel_means(subject, effort, seed)
+    worst = max(checks, key=lambda one: one.deviation / one.bound + (one.outside > 0) * 1e9)
+    return finding(
+        "kernel-means",
+        Layer.STATISTICAL,
+        f"Feature products of {subject.plan.request.kernel!r} average to the kernel.",
+        statistic=float("inf") if worst.outside else worst.deviation / worst.bound,
+        bound=1.0,
+        found=f"the mean of {worst.samples} products is {worst.estimate:.5f} and the kernel {worst.claimed:.5f};"
+        f" {worst.bound:.5f} apart would be chance; {worst.outside} products are out of range",
+        numbers={"estimate": worst.estimate, "claimed": worst.claimed},
+        alpha=CHECK_ALPHA,
+        power=1.0 - CHECK_ALPHA,
+        smallest_detectable_defect=max(one.smallest_defect for one in checks),
+        seed=seed,
+        note="Smallest defect: of E[f·g]. Bandwidth 1; at most 16 dimensions; clipping left out, as it is no mean.",
+    )
+
+
+def _kernel_means(subject: Subject, effort: Effort, seed: int) -> list[MeanCheck]:
+    """Pairs near, far, opposite and equal; every family is drawn from a seed of its own."""
+    request, stream = subject.plan.request, private_stream(seed, "kernel")
+    identity, dim = request.kernel == "inner-product", min(request.dim, LARGEST_DIM)
+    bound, size = request.rounding_bound, KERNEL_SAMPLES * effort.scale
+    repetitions = 1 if identity else size // KERNEL_FAMILIES
+    choice = KernelChoice(name=request.kernel, dim=dim, repetitions=repetitions, bias=request.bias, bound=bound)
+    count = size // 10 if identity else KERNEL_FAMILIES
+    families = [choice.build(stream.child("family", one).take(16).tobytes().hex()) for one in range(count)]
+    drawn = normals((PAIRS, dim), stream.child("x"))
+    x = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * (bound or 1.0)
+    y = np.concatenate([x[:1], -x[1:2], x[2:] + 0.3 * np.roll(x, 1, axis=0)[2:]]) / 1.5
+    if not identity:
+        return list(check_kernel_means(families, x, y, false_alarm_rate=CHECK_ALPHA).checks)
+    # Vectors of norm R are not clipped whatever the rotation, so that f·g is the kernel in every draw.
+    products = np.concatenate([feature_products(one, x, y) for one in families], axis=1)
+    claimed = np.einsum("ij,ij->i", x, y)
+    return [
+        check_mean(
+            row, claimed=float(k), low=-1.0, high=1.0, false_alarm_rate=CHECK_ALPHA / PAIRS, rounding=SINGLE_PRECISION
+        )
+        for row, k in zip(products, claimed, strict=True)
+    ]
+
+
+SAMPLERS: tuple[Check, ...] = (
+    Check(
+        name="samplers",
+        layer=Layer.STATISTICAL,
+        about="private draws follow the plan's laws, tails included",
+        run=check_samplers,
+    ),
+    Check(
+        name="kernel-means",
+        layer=Layer.STATISTICAL,
+        about="feature products average to the kernel",
+        run=check_kernels,
+    ),
+)
