@@ -57,7 +57,7 @@ def require_matplotlib() -> None:
 
 
 @contextmanager
-def _figure(path: Path, width: float, height: float) -> Iterator[Any]:
+def figure_file(path: Path, width: float, height: float) -> Iterator[Any]:
     """A figure of this size in inches, written to `path` at the end."""
     require_drawable(path)
     require_matplotlib()
@@ -73,7 +73,7 @@ def _figure(path: Path, width: float, height: float) -> Iterator[Any]:
 def plot_profile(plan: Plan, path: Path) -> None:
     """δ(ε) of every rung at the plan's parameters, with the promised point marked."""
     request, promise = plan.request, plan.guarantees[0]
-    with _figure(path, 5.4, 4.2) as figure:
+    with figure_file(path, 5.4, 4.2) as figure:
         axes = figure.subplots()
         for name, curve in profile_curves(plan).items():
             color, style = STYLES[name]
@@ -114,7 +114,7 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
         f"{one.name} (R = {one.request.facts().bound:.3g})" if one.request.kernel == "inner-product" else one.name
         for one in known
     ]
-    with _figure(path, 9.2, 0.42 * len(known) + 1.4) as figure:
+    with figure_file(path, 9.2, 0.42 * len(known) + 1.4) as figure:
         for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             rows = range(len(known))
             axes.barh(rows, values, height=0.6, color=[STYLES[one.request.accountant][0] for one in known])
@@ -135,7 +135,7 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
 
 def plot_accuracies(accuracies: Mapping[str, Accuracy], path: Path, *, highlighted: str, chance: float) -> None:
     """One bar for each method with its interval, its name above it, and a line at guessing."""
-    with _figure(path, 4.9, 0.6 * len(accuracies) + 0.8) as figure:
+    with figure_file(path, 4.9, 0.6 * len(accuracies) + 0.8) as figure:
         axes = figure.subplots()
         for row, (name, accuracy) in enumerate(accuracies.items()):
             color = BLUE if name == highlighted else GRAY
@@ -154,7 +154,7 @@ def plot_accuracies(accuracies: Mapping[str, Accuracy], path: Path, *, highlight
 
 def plot_confusion(counts: NDArray[np.int64], labels: Sequence[str], path: Path) -> None:
     """How often each class (rows) was taken for each class (columns)."""
-    with _figure(path, 5.0, 4.6) as figure:
+    with figure_file(path, 5.0, 4.6) as figure:
         axes = figure.subplots()
         shown = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         axes.pcolormesh(np.arange(len(labels)), np.arange(len(labels)), shown, cmap="cividis", vmin=0.0, vmax=1.0)
@@ -171,7 +171,7 @@ def plot_confusion(counts: NDArray[np.int64], labels: Sequence[str], path: Path)
 def plot_gallery(columns: Mapping[str, Sequence[tuple[NDArray[np.float64], bool]]], path: Path) -> None:
     """The pictures that stand for each class, best on top; those of another class get a frame and a cross."""
     deepest = max(len(pictures) for pictures in columns.values())
-    with _figure(path, 0.72 * len(columns), 0.78 * deepest + 0.3) as figure:
+    with figure_file(path, 0.72 * len(columns), 0.78 * deepest + 0.3) as figure:
         grid = figure.subplots(deepest, len(columns), squeeze=False)
         for axes in grid.flat:
             axes.set_axis_off()

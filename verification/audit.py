@@ -22,12 +22,12 @@ from verification.reporting.document import AuditReport, Result
 from verification.verdicts import QUICK, Check, Effort, Subject
 
 LAYER_MODULES = (
-    "verification.exact_layer",
-    "verification.certified_layer",
-    "verification.execution",
-    "verification.domain",
-    "verification.densities",
-    "verification.distinguishers",
+    "verification.enumeration.checks",
+    "verification.certified.checks",
+    "verification.execution.checks",
+    "verification.domain.checks",
+    "verification.densities.checks",
+    "verification.distinguishers.checks",
 )
 """Each has `CHECKS`. Loaded when an audit begins, and again in every worker."""
 LARGEST_SEED = 2**53 - 1

@@ -129,9 +129,7 @@ def finding(
     """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness."""
     verdict: Verdict
     if statistic <= bound:
-        verdict = NotRefuted(
-            alpha=alpha, power=power, smallest_detectable_defect=smallest_detectable_defect, seed=seed
-        )
+        verdict = NotRefuted(alpha=alpha, power=power, smallest_detectable_defect=smallest_detectable_defect, seed=seed)
     else:
         verdict = Refuted(
             witness=Witness(found=found, numbers={"statistic": statistic, "bound": bound, **(numbers or {})})

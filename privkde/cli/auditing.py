@@ -178,7 +178,7 @@ def _saboteurs(parsed: argparse.Namespace) -> int:
     require_writable(path)
     verdicts = _verification("verdicts")
     with tracked(sys.stderr.isatty()) as tracker:
-        matrix = _verification("saboteurs").run_matrix(
+        matrix = _verification("sabotage").run_matrix(
             verdicts.FULL if parsed.full else verdicts.QUICK, progress=_Bar(tracker, "saboteurs")
         )
     document = json.dumps(matrix.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"

@@ -180,7 +180,7 @@ class Matrix:
 def test_saboteurs_are_printed_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], complete: bool
 ) -> None:
-    saboteurs = importlib.import_module("verification.saboteurs")
+    saboteurs = importlib.import_module("verification.sabotage")
 
     def run_matrix(effort: Any, progress: Any = None) -> Matrix:
         assert effort.name == "quick"

@@ -12,12 +12,13 @@ import pytest
 
 from accounting import Plan
 from tests.plans import plan_for
-from verification import exact, noise_laws, renyi
+from verification import exact
 from verification.brute_force import PlaneLaw, precise_negative_binomial, precise_poisson, table
-from verification.certificate import certify
-from verification.certified_layer import CHECKS, certified_bound, slack
-from verification.composed_loss import lower_profile
-from verification.neighbors import neighbors
+from verification.certified import noise_laws, renyi
+from verification.certified.certificate import certify
+from verification.certified.checks import CHECKS, certified_bound, slack
+from verification.certified.composed_loss import lower_profile
+from verification.certified.neighbors import neighbors
 from verification.verdicts import QUICK, Finding, Subject
 
 

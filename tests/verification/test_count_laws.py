@@ -11,10 +11,10 @@ from scipy import stats
 
 from accounting.mechanisms import BITSUMS
 from accounting.pmf import Pmf
-from verification import count_laws as laws
 from verification.brute_force import Mass, precise_negative_binomial, precise_poisson
-from verification.conduct import _descents, _matches
-from verification.stages import transparent
+from verification.execution import count_laws as laws
+from verification.execution.conduct import _descents, _matches
+from verification.execution.stages import transparent
 
 from .subjects import subject
 

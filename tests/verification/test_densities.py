@@ -21,11 +21,12 @@ from privkde.kernels import KernelChoice
 from privkde.model import FeatureSums
 from privkde.randomness import ByteStream
 from tests.plans import plan_for
-from verification import densities, miniature
+from verification import miniature
 from verification.brute_force import precise_negative_binomial, precise_poisson, table
-from verification.cumulants import kernel_values, noise_cumulants, sum_moments
+from verification.densities import checks as densities
+from verification.densities.cumulants import kernel_values, noise_cumulants, sum_moments
+from verification.densities.robust_means import MISSED, influence, mean_test
 from verification.exact import sum_of_bits
-from verification.robust_means import MISSED, influence, mean_test
 from verification.verdicts import QUICK, Finding, NotRefuted, Subject
 
 LEVEL = 1e-9

@@ -23,14 +23,14 @@ from privkde.bitsum.base import Bitsum
 from privkde.randomness import ByteStream, private_randomness
 from privkde.sampling import bernoulli
 from tests.plans import plan_for
-from verification import distinguishers
-from verification.attack_views import attacked, views, worst_neighbors
 from verification.brute_force import PlaneLaw, precise_negative_binomial, table
-from verification.epsilon_bounds import clopper_pearson, detectable_factor, epsilon_lower_bound
+from verification.densities.robust_means import mean_test
+from verification.distinguishers import checks as distinguishers
+from verification.distinguishers.epsilon_bounds import clopper_pearson, detectable_factor, epsilon_lower_bound
+from verification.distinguishers.view_laws import LikelihoodRatio, line_ratio, plane_ratio
+from verification.distinguishers.views import attacked, views, worst_neighbors
 from verification.exact import response_pair
-from verification.robust_means import mean_test
 from verification.verdicts import FULL, QUICK, Finding, NotRefuted, Subject
-from verification.view_laws import LikelihoodRatio, line_ratio, plane_ratio
 
 LEVEL = 1e-9
 """Of each statistical test here that is not a finding, which has its own `CHECK_ALPHA`; a dozen of them at most."""

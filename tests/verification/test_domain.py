@@ -18,10 +18,11 @@ from privkde.inputs import checked_vectors
 from privkde.joint import JointLayout
 from privkde.kernels.inner_product import IdentityFamily, SignFamily
 from privkde.sampling import integers_below, normals
-from verification import client_view, domain
-from verification.client_view import ClientView
-from verification.sensitivity import gaussian_delta
-from verification.stages import private_stream
+from verification.domain import checks as domain
+from verification.domain import client_view
+from verification.domain.client_view import ClientView
+from verification.domain.sensitivity import gaussian_delta
+from verification.execution.stages import private_stream
 from verification.verdicts import CHECK_ALPHA, QUICK, Finding, NotRefuted, Subject
 
 from .subjects import KINDS, subject

@@ -19,9 +19,9 @@ from accounting.mechanisms import BitsumProtocol, LabelResponse, RandomizedRespo
 from privkde.kernels.inner_product import IdentityFamily
 from tests.plans import plan_for
 from verification import exact, miniature
-from verification.exact_layer import CHECKS
+from verification.enumeration.checks import CHECKS
+from verification.enumeration.views import InstanceView, ViewPair
 from verification.verdicts import FULL, QUICK, Finding, Subject
-from verification.views import InstanceView, ViewPair
 
 KINDS: dict[str, dict[str, Any]] = {
     "rr": {"repetitions": 16},

@@ -23,8 +23,9 @@ from privkde.messages import Messages, WireFormat
 from privkde.parties import Analyzer, Randomizer, Shuffler
 from privkde.randomness import ByteStream, PrivateRandomness, private_randomness, public_stream
 from privkde.sampling import integers_below, permutation
-from verification import conduct, execution, samplers
-from verification.conduct import read_packet
+from verification.execution import checks as execution
+from verification.execution import conduct, samplers
+from verification.execution.conduct import read_packet
 from verification.verdicts import CHECK_ALPHA, QUICK, Finding, NotRefuted, Refuted
 
 from .subjects import subject

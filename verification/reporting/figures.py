@@ -9,7 +9,7 @@ from typing import Any
 
 from accounting import Plan
 from accounting.curves import Curve
-from privkde.figures import BLUE, GRAY, GREEN, INK, ORANGE, STYLES, _figure
+from privkde.figures import BLUE, GRAY, GREEN, INK, ORANGE, STYLES, figure_file
 
 SMALLEST = 1e-18
 """Points below do not fit on a logarithmic axis."""
@@ -32,7 +32,7 @@ class Evidence:
 def draw_profile(plan: Plan, curves: Mapping[str, Curve], evidence: Evidence, path: Path) -> None:
     """δ(ε): what each rung proves, the promise, what was recomputed, and what attacks reached."""
     promise = plan.guarantees[0]
-    with _figure(path, 5.6, 4.3) as figure:
+    with figure_file(path, 5.6, 4.3) as figure:
         axes = figure.subplots()
         for name, curve in curves.items():
             color, style = STYLES[name]
@@ -57,7 +57,7 @@ def draw_errors(planned: Mapping[str, float], measured: Mapping[str, float], pat
     """Bound, prediction and its parts; below, if there is one, a miniature with what was measured."""
     groups = [("this plan", planned), *([("measured on a miniature", measured)] if measured else [])]
     heights = [len(rows) + 1.0 for _, rows in groups]
-    with _figure(path, 5.4, 0.55 * sum(heights) + 0.6) as figure:
+    with figure_file(path, 5.4, 0.55 * sum(heights) + 0.6) as figure:
         panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
         for axes, (title, rows) in zip(panels[:, 0], groups, strict=True):
             _bars(axes, title, rows)

@@ -18,20 +18,12 @@ from multiprocessing import get_context
 from threadpoolctl import ThreadpoolController
 
 from accounting import InvalidInputError, Plan
+from verification.audit import LAYER_MODULES
 from verification.sabotage.matrix import Matrix, Outcome, Row
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import Saboteur
 from verification.verdicts import QUICK, Check, Effort, Subject
 
-LAYER_MODULES = (
-    "verification.exact_layer",
-    "verification.certified_layer",
-    "verification.execution",
-    "verification.domain",
-    "verification.densities",
-    "verification.distinguishers",
-)
-"""Where the checks are: each has `CHECKS`."""
 SABOTEUR_MODULES = ("verification.sabotage.running", "verification.sabotage.planning")
 HONEST = "honest system"
 SEED = 1

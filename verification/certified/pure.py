@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 
 from accounting import Plan
-from verification.noise_laws import TooLargeError
+from verification.certified.noise_laws import TooLargeError
 
 MARGIN = 1e-9
 """Relative error of the quotients below: series of at most 10⁶ positive terms in double precision."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from privkde.randomness import ByteStream
 from privkde.sampling import normals
-from verification.client_view import ClientView, Floats, Record
+from verification.domain.client_view import ClientView, Floats, Record
 from verification.verdicts import Effort
 
 PAIRS, FEWEST_PAIRS = 1_000, 32

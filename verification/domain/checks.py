@@ -13,10 +13,10 @@ import numpy as np
 from accounting.kernels import NORM_SLACK
 from privkde.inputs import OUTSIDE
 from privkde.randomness import ByteStream
-from verification.client_search import largest_over_pairs, replaced_pairs
-from verification.client_view import ClientView, Floats
-from verification.sensitivity import SENSITIVITY
-from verification.stages import private_stream
+from verification.domain.client_search import largest_over_pairs, replaced_pairs
+from verification.domain.client_view import ClientView, Floats
+from verification.domain.sensitivity import SENSITIVITY
+from verification.execution.stages import private_stream
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
 
 DOUBLE_PRECISION = 1e-12

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 
-from verification.noise_laws import UNIT, Array, TwoLaws
+from verification.certified.noise_laws import UNIT, Array, TwoLaws
 
 ORDERS: Array = np.arange(3, 130) / 2.0
 """α = 1.5, 2, …, 64.5: powers of half-integer order are square roots and repeated products."""

@@ -16,8 +16,8 @@ from scipy import stats
 
 from accounting import Plan
 from privkde.bitsum import Tally
-from verification.attack_views import Neighbors
 from verification.brute_force import PlaneLaw
+from verification.distinguishers.views import Neighbors
 
 Floats = NDArray[np.float64]
 Parameters = dict[str, float]

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verification import renyi
-from verification.noise_laws import Array, TwoLaws, binomial, shifted
+from verification.certified import renyi
+from verification.certified.noise_laws import Array, TwoLaws, binomial, shifted
 
 SHARE, SHORTFALL = 0.501, 0.13
 ORDERS: Array = np.concatenate([np.arange(1.5, 10.0, 0.5), np.geomspace(10.0, 400.0, 24)])

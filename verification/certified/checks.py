@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from accounting import PrivkdeError
-from verification.certificate import certify
+from verification.certified.certificate import certify
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
 
 SPARE_SLACK = 0.08

@@ -13,7 +13,7 @@ from accounting import InvalidInputError, Plan
 from accounting.composition import LADDER
 from privkde.announcement import Announcement
 from privkde.inputs import checked_vectors
-from verification.views import Array, InstanceView, ViewPair, whole_view
+from verification.enumeration.views import Array, InstanceView, ViewPair, whole_view
 
 PUBLIC_SEEDS = tuple(f"{number:032x}" for number in range(1, 65))
 """Public seeds to try: clients refuse one that draws maps beyond what was declared."""

@@ -14,8 +14,9 @@ import numpy as np
 from accounting import Plan
 from privkde import prediction
 from privkde.randomness import private_randomness
-from verification.cumulants import Floats
-from verification.density_samples import (
+from verification.densities.cumulants import Floats
+from verification.densities.robust_means import MISSED, MeanTest, mean_test
+from verification.densities.samples import (
     Collections,
     Contrast,
     Dataset,
@@ -26,7 +27,6 @@ from verification.density_samples import (
     widened,
 )
 from verification.kernel_means import empirical_bernstein
-from verification.robust_means import MISSED, MeanTest, mean_test
 from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
 
 RANDOM_QUERIES = 3

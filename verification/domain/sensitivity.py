@@ -13,11 +13,11 @@ from accounting.kernels import KernelFacts
 from accounting.mechanisms import LabelResponse
 from privkde.baselines import central_sums
 from privkde.randomness import ByteStream
-from verification.client_search import largest_over_pairs
-from verification.client_view import ClientView, Floats
-from verification.fitting import fits_of, label_samples, surprise
+from verification.domain.client_search import largest_over_pairs
+from verification.domain.client_view import ClientView, Floats
+from verification.execution.fitting import fits_of, label_samples, surprise
+from verification.execution.stages import private_stream
 from verification.goodness_of_fit import MISSED
-from verification.stages import private_stream
 from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
 
 GAUSSIAN_DRAWS = 2_000

@@ -14,11 +14,11 @@ from functools import partial
 import numpy as np
 
 from accounting import Plan
-from verification import pure_certificate, renyi
-from verification.ball import Ball
-from verification.composed_loss import LowerProfile, lower_profile
-from verification.neighbors import Neighbors, neighbors
-from verification.noise_laws import (
+from verification.certified import pure, renyi
+from verification.certified.ball import Ball
+from verification.certified.composed_loss import LowerProfile, lower_profile
+from verification.certified.neighbors import Neighbors, neighbors
+from verification.certified.noise_laws import (
     Array,
     TooLargeError,
     TwoLaws,
@@ -98,7 +98,7 @@ def certify(plan: Plan) -> Certificate:
     delta = 0.0 if plan.bitsum == "pure" else min(float(promise.delta), plan.guarantees[0].delta)
     reach = neighbors(plan)
     if plan.bitsum == "pure":
-        low, high, notes = pure_certificate.epsilon_bounds(plan, reach.flips)
+        low, high, notes = pure.epsilon_bounds(plan, reach.flips)
         return Certificate(
             claimed_epsilon=claimed, delta=0.0, lower_epsilon=low, upper_epsilon=high, lower_curve=((low, 0.0),),
             upper_curve=() if high is None or math.isinf(high) else ((high, 0.0),), neighbors=reach, notes=notes,

@@ -14,7 +14,8 @@ from accounting.composition import LADDER, Touched
 from accounting.mechanisms import BitsumProtocol
 from accounting.planning import plan as make_plan
 from verification import exact
-from verification.exact_attack import (
+from verification.enumeration.labels import classifier_check
+from verification.enumeration.search import (
     TABLE_BOUND,
     Claim,
     Worst,
@@ -24,10 +25,9 @@ from verification.exact_attack import (
     extreme_rows,
     joint_rows,
 )
-from verification.exact_labels import classifier_check
+from verification.enumeration.views import InstanceView, ViewPair, whole_view
 from verification.miniature import miniature
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
-from verification.views import InstanceView, ViewPair, whole_view
 
 EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0)
 DELTAS = (0.2, 1e-3)

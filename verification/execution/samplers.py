@@ -12,11 +12,11 @@ from accounting.mechanisms import BitsumProtocol, Pure, RandomizedResponse
 from privkde.bitsum import Tally, executed
 from privkde.kernels import KernelChoice
 from privkde.sampling import normals
-from verification.count_laws import Tables, noise_tables
-from verification.fitting import Sample, fits_of, fitted_finding, label_samples
+from verification.execution.count_laws import Tables, noise_tables
+from verification.execution.fitting import Sample, fits_of, fitted_finding, label_samples
+from verification.execution.stages import private_stream
 from verification.goodness_of_fit import coin
 from verification.kernel_means import MeanCheck, check_kernel_means, check_mean, feature_products
-from verification.stages import private_stream
 from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
 
 SCALED = (-1.0, -0.4, 0.0, 0.1, 0.75, 1.0)

@@ -12,9 +12,9 @@ from accounting.contracts import classifier_contract
 from accounting.guarantee import Adjacency, View
 from accounting.mechanisms import LabelResponse
 from privkde.laws import KeepLabel
-from verification.exact_attack import Claim, Worst, attack_pair, extreme_rows
+from verification.enumeration.search import Claim, Worst, attack_pair, extreme_rows
+from verification.enumeration.views import Array, InstanceView, ViewPair, whole_view
 from verification.miniature import miniature
-from verification.views import Array, InstanceView, ViewPair, whole_view
 
 USERS, CLASSES = 3, 2
 

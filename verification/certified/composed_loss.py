@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verification.noise_laws import UNIT, Array, TwoLaws
+from verification.certified.noise_laws import UNIT, Array, TwoLaws
 
 MOST_BINS = 2**20
 LOSS_BIAS = 0.002

@@ -21,11 +21,11 @@ from privkde.messages import Messages
 from privkde.model import DensityModel
 from privkde.parties import Analyzer, Randomizer, Shuffler
 from privkde.randomness import ByteStream, new_public_seed, private_randomness, public_stream
-from verification.count_laws import halves, tally_tables
-from verification.fitting import Sample, fits_of, fitted_finding
+from verification.execution.count_laws import halves, tally_tables
+from verification.execution.fitting import Sample, fits_of, fitted_finding
+from verification.execution.stages import holders, on_signs, private_stream, stage, transparent
 from verification.goodness_of_fit import GoodnessOfFit, coin
 from verification.miniature import miniature
-from verification.stages import holders, on_signs, private_stream, stage, transparent
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
 
 MARKED = 8

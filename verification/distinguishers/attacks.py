@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from verification.epsilon_bounds import MISSED, EpsilonBound, Scores, detectable_factor, epsilon_lower_bound
+from verification.distinguishers.epsilon_bounds import (
+    MISSED,
+    EpsilonBound,
+    Scores,
+    detectable_factor,
+    epsilon_lower_bound,
+)
 from verification.verdicts import CHECK_ALPHA, Finding, Layer, finding
 
 CURVE = (1e-2, 1e-3, 1e-4, 1e-6)

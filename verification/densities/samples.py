@@ -19,7 +19,14 @@ from privkde.announcement import Announcement
 from privkde.engines import local
 from privkde.model import FeatureSums
 from privkde.randomness import SEED_BYTES, ByteStream, PrivateRandomness
-from verification.cumulants import FEATURE_VARIANCE, Floats, SumMoments, expected_density, sum_moments, widest_variance
+from verification.densities.cumulants import (
+    FEATURE_VARIANCE,
+    Floats,
+    SumMoments,
+    expected_density,
+    sum_moments,
+    widest_variance,
+)
 from verification.miniature import miniature
 
 USERS, DIM, REPETITIONS = 24, 4, 8

@@ -1,7 +1,7 @@
 """Statistical checks of the execution: counts of messages after all parties did their work, and unbiasedness.
 
 Whatever is counted is held against the law that the parameters declare, computed by other means
-(`verification.count_laws`). All levels are proved: nothing is asymptotic.
+(`verification.execution.count_laws`). All levels are proved: nothing is asymptotic.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from privkde.announcement import Announcement
 from privkde.bitsum import Tally
 from privkde.engines.local import collect
 from privkde.parties import Analyzer
-from verification.conduct import CONDUCT
-from verification.count_laws import Tables, mean_radius, tally_tables
-from verification.fitting import Sample, fits_of, fitted_finding
+from verification.execution.conduct import CONDUCT
+from verification.execution.count_laws import Tables, mean_radius, tally_tables
+from verification.execution.fitting import Sample, fits_of, fitted_finding
+from verification.execution.samplers import SAMPLERS, count_samples
+from verification.execution.stages import holders, known_bits, private_stream, run_faithfully, stage, transparent
 from verification.goodness_of_fit import MISSED
-from verification.samplers import SAMPLERS, count_samples
-from verification.stages import holders, known_bits, private_stream, run_faithfully, stage, transparent
 from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
 
 STAGE_USERS = 40

@@ -2,8 +2,8 @@
 
 Each check plans a miniature of the subject's kind (200 users, 16 repetitions), takes neighbors that are as far apart as
 the kernel allows, draws many views of both through the library's own randomizers, scores them and bounds ε from
-below (`verification.epsilon_bounds`). The bound holds with probability 1 − `CHECK_ALPHA` whatever the scores are.
-Noise is drawn for all users at once; whether the engines yield such counts is tested by `verification.densities`.
+below (`epsilon_bounds`). The bound holds with probability 1 − `CHECK_ALPHA` whatever the scores are. Noise is drawn for
+all users at once; whether the engines yield such counts is tested by `verification.densities`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from privkde import labels
 from privkde.announcement import Announcement
 from privkde.bitsum import Tally
 from privkde.randomness import ByteStream, private_randomness
-from verification.attack_views import Neighbors, attacked, views, worst_neighbors
-from verification.attacks import Attack, attack_finding
-from verification.black_box import TRAINING_SHARE, histogram_scores, stacked, trained_scores
+from verification.distinguishers.attacks import Attack, attack_finding
+from verification.distinguishers.black_box import TRAINING_SHARE, histogram_scores, stacked, trained_scores
+from verification.distinguishers.view_laws import Floats, LikelihoodRatio, published_counts
+from verification.distinguishers.views import Neighbors, attacked, views, worst_neighbors
 from verification.verdicts import Check, Effort, Finding, Layer, Subject
-from verification.view_laws import Floats, LikelihoodRatio, published_counts
 
 SAMPLES = 40_000
 """Views of each neighbor at scale 1, if they are as small as those of 200 users and 16 instances; times the scale."""

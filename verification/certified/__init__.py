@@ -1,0 +1,1 @@
+"""The certified layer: a plan's own numbers, recomputed by an independent route with rigorous rounding."""

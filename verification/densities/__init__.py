@@ -1,0 +1,1 @@
+"""Statistical checks of the published density: bias, variance, supRMSE."""

@@ -1,0 +1,1 @@
+"""Attacks: lower bounds on ε from telling neighbors apart."""

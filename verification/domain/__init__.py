@@ -1,0 +1,1 @@
+"""Checks of what one user can change: domain, touched instances, shifts, sensitivity."""

@@ -1,0 +1,1 @@
+"""Statistical checks of the execution: samplers, counts, order, randomness."""
