@@ -45,11 +45,13 @@ def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
 def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The claimed ε is not below the certified lower bound; whether the upper bound confirms it is in the note.
 
-    An upper bound above the claim contradicts nothing: it may be loose. Within the slack it confirms the claim.
+    An upper bound above the claim contradicts nothing: it may be loose. Within the slack it confirms the claim. Only for
+    Pure, whose condition is decided exactly, is there none if and only if the claim is false.
     """
     found = certify(subject.plan)
     allowed = found.claimed_epsilon * (1.0 + slack(found.delta))
-    below = found.lower_epsilon / found.claimed_epsilon
+    failed = found.upper_epsilon == math.inf  # the condition of Pure, which is necessary and sufficient
+    below = math.inf if failed else found.lower_epsilon / found.claimed_epsilon
     upper = "none" if found.upper_epsilon is None else f"{found.upper_epsilon:.4g}"
     confirmed = found.upper_epsilon is not None and found.upper_epsilon <= allowed
     words = (
@@ -68,7 +70,7 @@ def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
         bound=1.0,
         found=words,
         numbers=numbers,
-        smallest_detectable_defect=max(0.0, math.nextafter(1.0 - below, 1.0)),
+        smallest_detectable_defect=None if failed else max(0.0, math.nextafter(1.0 - below, 1.0)),
         note="; ".join(
             (
                 words,
