@@ -18,7 +18,7 @@ LAYERS = {
 }
 ADJACENCIES = {
     Adjacency.RECORD: "one person's whole record (vector and label) is exchanged for any other",
-    Adjacency.FEATURES: "one person's vector is exchanged for any other; the label stays",
+    Adjacency.FEATURES: "one person's vector is exchanged for any other; a label, if there is one, stays",
     Adjacency.LABEL: "one person's label is exchanged for any other; the vector stays",
     Adjacency.BIT: "one bit of one person is flipped",
 }
