@@ -111,7 +111,7 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
         "messages per user": [one.messages_per_user or 0.0 for one in known],
     }
     names = [
-        f"{one.name} (R = {one.request.facts().bound:.3g})" if one.request.kernel == "inner-product" else one.name
+        f"{one.request.accountant} (R = {one.request.facts().bound:.3g})" if one.request.kernel == "inner-product" else one.name
         for one in known
     ]
     with _figure(path, 9.2, 0.42 * len(known) + 1.4) as figure:
