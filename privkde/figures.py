@@ -110,10 +110,9 @@ def plot_comparison(outcomes: Sequence[Outcome], path: Path) -> None:
         "predicted error of a density": [one.total_error for one in known],
         "messages per user": [one.messages_per_user or 0.0 for one in known],
     }
-    names = [
-        f"{one.name} (R = {one.request.facts().bound:.3g})" if one.request.kernel == "inner-product" else one.name
-        for one in known
-    ]
+    names = [one.name for one in known]
+    if known[0].request.kernel == "inner-product":
+        names = [f"{one.request.accountant} (R = {one.request.facts().bound:.3g})" for one in known]
     with figure_file(path, 9.2, 0.42 * len(known) + 1.4) as figure:
         for axes, (title, values) in zip(figure.subplots(1, 3, sharey=True), panels.items(), strict=True):
             rows = range(len(known))
