@@ -45,8 +45,8 @@ def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
 def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The claimed ε is not below the certified lower bound; whether the upper bound confirms it is in the note.
 
-    An upper bound above the claim contradicts nothing: it may be loose. Within the slack it confirms the claim. Only for
-    Pure, whose condition is decided exactly, is there none if and only if the claim is false.
+    An upper bound above the claim contradicts nothing: it may be loose. Within the slack it confirms the claim. Only
+    for Pure, whose condition is decided exactly, is there none if and only if the claim is false.
     """
     found = certify(subject.plan)
     allowed = found.claimed_epsilon * (1.0 + slack(found.delta))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from string import ascii_letters
 from typing import Any
 
-from rich.console import RenderableType
+from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -102,20 +105,18 @@ class Matrix:
         }
 
     def table(self) -> RenderableType:
-        """For the terminal: checks are numbered, and named below."""
-        table = Table(title="saboteurs × checks", show_lines=False, pad_edge=False)
-        table.add_column("system")
-        table.add_column("plan")
-        for number in range(1, len(self.checks) + 1):
-            table.add_column(str(number), justify="center")
+        """For the terminal: one character for each check, lettered above the column and named below."""
+        letters = ascii_letters[: len(self.checks)]
+        table = Table(title="saboteurs × checks", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("system", no_wrap=True)
+        table.add_column(letters, no_wrap=True)
         for row in self.rows:
-            marks = [Text(*MARKS[row.outcomes[name]]) for name in self.checks]
-            table.add_row(Text(row.name, "green" if row.honest else ""), row.plan, *marks)
-        names = "  ".join(f"{number} {name}" for number, name in enumerate(self.checks, 1))
-        table.caption = (
-            f"{names}\n✗ refuted   · not refuted   ! could not run   blank: does not apply\n{self.summary()}"
-        )
-        return table
+            marks = Text.assemble(*(MARKS[row.outcomes[name]] for name in self.checks))
+            system = Text(f"honest: {row.plan}", "green") if row.honest else Text(row.name)
+            table.add_row(system, marks)
+        names = Columns([f"{letter} {name}" for letter, name in zip(letters, self.checks, strict=True)], padding=(0, 2))
+        legend = "✗ refuted   · not refuted   ! could not run   blank: does not apply"
+        return Group(table, names, Text(f"{legend}\n{self.summary()}"))
 
     def summary(self) -> str:
         """One sentence."""
