@@ -154,7 +154,9 @@ def _show(report: Any, notes: list[str], output: Path | None) -> None:
 
 
 def _table(report: Any) -> Table:
-    table = Table(title=f"Audit of plan {report.plan_sha256[:12]}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(
+        title=f"Audit of plan {report.plan_sha256[:12]}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
     for name in ("check", "depth", "verdict"):
         table.add_column(name, no_wrap=True)
     for name in ("found", "limit", "s"):
