@@ -16,7 +16,7 @@ from tests.verification import stand_ins
 from tests.verification.stand_ins import BROKEN, CHECKS, DRAWN, ENDLESS, FLIPS
 from verification import FULL, QUICK, AuditReport, audit
 from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED, plan_hash
-from verification.verdicts import Check
+from verification.verdicts import Check, Layer
 
 REQUEST: dict[str, Any] = {
     "users": 400,
@@ -29,6 +29,7 @@ REQUEST: dict[str, Any] = {
     "accountant": "pld",
 }
 runner = importlib.import_module("verification.audit")  # `verification.audit` by itself is the function
+REAL_LAYERS = runner.LAYER_MODULES
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +185,27 @@ def test_the_hash_is_of_the_plan_and_not_of_its_spelling() -> None:
     assert re.fullmatch("[0-9a-f]{64}", plan_hash(plan))
     assert plan_hash(Plan.from_json(dict(reversed(plan.to_json().items())))) == plan_hash(plan)
     assert plan_hash(tampered(plan, 0.01)) != plan_hash(plan)
+
+
+@pytest.fixture
+def real(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "LAYER_MODULES", REAL_LAYERS)
+
+
+@pytest.mark.usefixtures("real")
+def test_all_layers_on_an_honest_plan() -> None:
+    """Seeded, so never flaky; by chance an honest plan is refuted with probability `false_alarm_rate` at most."""
+    report = run()
+    assert [one.name for one in report.refuted] == []
+    assert (report.verdict, report.exit_code) == (NOT_REFUTED, 0)
+    assert {one.layer for one in report.results} == set(Layer)
+    assert report.false_alarm_rate <= 1e-6
+
+
+@pytest.mark.usefixtures("real")
+def test_a_flip_lowered_by_hand_is_refuted_by_the_certificate() -> None:
+    honest = plan_for(**REQUEST)
+    plan = tampered(honest, 0.9 * float(honest.parameters["flip_probability"]))
+    report = run(plan, only=["plan-verifies", "certified-bound"])
+    assert (report.verdict, report.exit_code) == (REFUTED, 1)
+    assert [one.name for one in report.refuted] == ["plan-verifies", "certified-bound"]

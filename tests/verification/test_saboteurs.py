@@ -1,4 +1,4 @@
-"""The machinery of the matrix, with tiny checks of its own; the full matrix is a study (slow)."""
+"""The matrix: its machinery with tiny checks, each saboteur with one real check, and all with all (slow)."""
 
 from __future__ import annotations
 
@@ -221,6 +221,53 @@ def test_plans_are_made_with_the_fault_planted() -> None:
     with Saboteur(name="honest", story="", request=forgets.request).at_work() as honest:
         pass
     assert float(faulty.parameters["total_mean"]) < 0.5 * float(honest.parameters["total_mean"])
+
+
+FOUND_BY = {
+    "rr without correction": "bitsum-unbiased",
+    "flips 10 % too rare": "bitsum-counts",
+    "numpy's negative binomial": "samplers",
+    "whole flood by everybody": "samplers",
+    "noise shares 1/(2n)": "samplers",
+    "no flood": "samplers",
+    "pure with ρ = 1": "bitsum-unbiased",
+    "pure without 1/(1−q)": "bitsum-unbiased",
+    "labels: uniform over all": "label-response",
+    "labels: e^ε/(e^ε + m)": "label-response",
+    "private draws from public seed": "private-randomness",
+    "shuffler keeps the order": "shuffler-order",
+    "packets held twice": "users-counted-once",
+    "users counted twice": "users-counted-once",
+    "any vector is taken": "client-domain",
+    "features without √2": "kernel-means",
+    "S instead of min(2S, Q)": "touched-instances",
+    "central baseline, half sensitivity": "central-sensitivity",
+    "composition forgets the count": "exact-composition",
+    "Δ² halved": "certified-bound",
+    "joint sizes too loud": "squared-shift",
+    "one direction only": "exact-composition",
+    "one direction of one instance": "exact-instance",
+    "tail dropped": "exact-composition",
+    "plan altered by hand": "plan-verifies",
+}
+
+
+def test_one_real_check_is_named_for_every_saboteur() -> None:
+    assert set(FOUND_BY) == {one.name for one in saboteurs()}
+
+
+@pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
+def test_a_real_check_refutes_the_saboteur(saboteur: Saboteur) -> None:
+    check = FOUND_BY[saboteur.name]
+    (row,) = run_matrix(QUICK, only=[saboteur.name], plans=(), checks=[check], workers=1).rows
+    assert row.refuted_by == (check,)
+
+
+@pytest.mark.parametrize("kind", HONEST_PLANS)
+def test_the_same_checks_do_not_refute_the_honest_system(kind: str) -> None:
+    """Seeded, so never flaky; by chance each check refutes it with probability 1e-8 at most."""
+    matrix = run_matrix(QUICK, only=(), plans=[kind], checks=sorted(set(FOUND_BY.values())), workers=1)
+    assert matrix.false_alarms == ()
 
 
 @pytest.mark.slow
