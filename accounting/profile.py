@@ -1,6 +1,6 @@
-"""Hockey-stick divergences, privacy profiles, dominating pairs and their composition.
+"""Hockey-stick divergences, privacy profiles and dominating pairs; `losses` composes them.
 
-The only module that touches `dp_accounting`. Words: for two laws (P, Q) the *loss* at an outcome is
+Words: for two laws (P, Q) the *loss* at an outcome is
 ln P/Q; H_γ(P‖Q) = Σ max(P − γQ, 0); the *profile* of a mechanism is ε ↦ δ(ε) = sup H_{e^ε} over all
 adjacent pairs, in both directions. Proofs: docs/proofs/composition.md.
 """
@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from dp_accounting.pld import common as pld_common
-from dp_accounting.pld import pld_pmf
-from scipy import optimize, signal
+from scipy import signal
 
 from accounting.errors import InvalidInputError
 from accounting.pmf import Array
@@ -28,7 +26,6 @@ RELATIVE_PAD = 1e-9
 GRID_STEPS_PER_DEVIATION = 40
 """Default resolution of a grid: steps per standard deviation of one instance's loss."""
 
-_CONVOLUTION_TAIL = 1e-18
 _LARGEST_GRID = 2_000_000
 
 
@@ -190,157 +187,6 @@ class ProfileTable:
         return bool(np.all(self.forward <= other.forward) and np.all(self.backward <= other.backward))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DominatingLoss:
-    """A dominating pair on a loss grid: the connect-the-dots reading of one tabulated profile.
-
-    `masses[i]` is P's mass at loss (i − n_steps)·step and `infinite` its mass at +∞. The table may be a
-    pointwise supremum of many profiles: a supremum of functions convex and decreasing in e^ε is again
-    convex and decreasing, hence a profile, and joining its grid values by straight lines in e^ε can
-    only raise it.
-    """
-
-    step: float
-    n_steps: int
-    masses: Array
-    infinite: float
-
-    @staticmethod
-    def from_table(table: ProfileTable) -> DominatingLoss:
-        """Read the masses off the table; P's mass at −ℓ is e^{−ℓ} times the reversed pair's mass at ℓ."""
-        h, n = table.grid.step, table.grid.n_steps
-        positive, infinite = _positive_masses(table.forward, h)
-        mirrored, _ = _positive_masses(table.backward, h)
-        negative = mirrored * np.exp(-np.arange(1, n + 1) * h)
-        centre = max(0.0, 1.0 - infinite - float(np.sum(positive)) - float(np.sum(negative)))
-        masses = np.concatenate([negative[::-1], [centre], positive])
-        return DominatingLoss(step=h, n_steps=n, masses=masses, infinite=infinite)
-
-    def losses(self) -> Array:
-        """The grid of finite losses."""
-        return np.asarray(np.arange(-self.n_steps, self.n_steps + 1) * self.step, dtype=np.float64)
-
-    def deviation(self) -> float:
-        """Root mean square of the finite losses."""
-        return math.sqrt(float(np.sum(self.masses * self.losses() ** 2)))
-
-    def as_dp_accounting(self) -> pld_pmf.DensePLDPmf:
-        """The same loss distribution as an object of `dp_accounting`."""
-        return pld_pmf.DensePLDPmf(self.step, -self.n_steps, self.masses.copy(), self.infinite, True)
-
-    def log_moment(self, tilt: float) -> float:
-        """Ln E_P[e^{tilt·loss}; loss finite]."""
-        with np.errstate(divide="ignore"):
-            exponents = np.log(self.masses) + tilt * self.losses()
-        peak = float(np.max(exponents))
-        if not math.isfinite(peak):
-            return -math.inf
-        return peak + math.log(float(np.sum(np.exp(exponents - peak))))
-
-    def chernoff_tilt(self, times: int, epsilon: float) -> float:
-        """The tilt s ≥ 0 that minimises the Chernoff bound exp(times·ln E[e^{sL}] − s·ε)."""
-
-        def exponent(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            return times * self.log_moment(tilt) - tilt * epsilon
-
-        found = self._best_tilt(exponent)
-        return math.exp(float(found.x)) if math.isfinite(found.fun) and found.fun < 0.0 else 0.0
-
-    def chernoff_epsilon(self, times: int, delta: float) -> float:
-        """min_s (times·ln E[e^{sL}] + ln(1/delta))/s: an ε at which δ(ε) ≤ delta up to the mass at infinity."""
-
-        def bound(log_tilt: float) -> float:
-            tilt = math.exp(log_tilt)
-            return max(0.0, times * self.log_moment(tilt) - math.log(delta)) / tilt
-
-        return float(self._best_tilt(bound).fun)
-
-    def _best_tilt(self, objective: Callable[[float], float]) -> optimize.OptimizeResult:
-        """Minimise over ln(tilt), up to where e^{tilt·loss} would overflow."""
-        largest = max(300.0 / (self.n_steps * self.step), 1e-5)
-        return optimize.minimize_scalar(
-            objective, bounds=(math.log(1e-6), math.log(largest)), method="bounded", options={"xatol": 1e-2}
-        )
-
-    def compose(self, times: int, *, near_epsilon: float) -> ComposedLoss:
-        """The loss of `times` independent instances, most accurate around `near_epsilon`.
-
-        The masses are tilted by e^{sℓ}, with s minimising the Chernoff bound at `near_epsilon`, then
-        convolved by `dp_accounting`, then tilted back. The convolution's rounding is thereby relative
-        to the δ in question, not to 1, so that δ = 1e-15 is as safe as δ = 1e-3.
-        """
-        tilt = self.chernoff_tilt(times, near_epsilon)
-        moment = self.log_moment(tilt)
-        with np.errstate(divide="ignore"):
-            tilted = np.exp(np.log(self.masses) + tilt * self.losses() - moment)
-        offset, composed = pld_common.self_convolve(tilted, times, _CONVOLUTION_TAIL)
-        composed = np.maximum(composed, 0.0)
-        start = offset - self.n_steps * times
-        return ComposedLoss(
-            losses=(start + np.arange(len(composed))) * self.step,
-            tilted=composed,
-            tilt=tilt,
-            log_scale=times * moment,
-            rounding=self._convolution_rounding(tilted, times, len(composed)),
-            infinite=-math.expm1(times * math.log1p(-min(self.infinite, 1.0 - 1e-16))),
-        )
-
-    @staticmethod
-    def _convolution_rounding(tilted: Array, times: int, length: int) -> float:
-        """Bound on the error of one entry of the FFT power (Higham 2002, Theorem 24.2, and Cauchy–Schwarz).
-
-        A transform of length N of x is exact up to 10·log₂N·u·‖x‖₂·√N in the 2-norm; raising to the
-        k-th power multiplies by at most k since |x̂| ≤ 1; the inverse transform averages over N.
-        """
-        levels = math.log2(max(length, len(tilted))) + 1.0
-        transform = 10.0 * levels * UNIT_ROUNDOFF
-        norm = euclidean_norm(tilted)
-        return times * (transform * norm + 8.0 * UNIT_ROUNDOFF * norm) + transform * norm + _CONVOLUTION_TAIL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComposedLoss:
-    """P-law of a composed loss, stored tilted: P(loss_i) = tilted_i · exp(log_scale − tilt·loss_i)."""
-
-    losses: Array
-    tilted: Array
-    tilt: float
-    log_scale: float
-    rounding: float
-    infinite: float
-
-    def delta(self, epsilon: float) -> float:
-        """An upper bound on δ(ε) of the composition, rounding errors included."""
-        first = int(np.searchsorted(self.losses, epsilon, side="right"))
-        above = self.losses[first:] - epsilon
-        if len(above) == 0:
-            return min(
-                1.0,
-                self.infinite + math.exp(min(700.0, self.log_scale - self.tilt * epsilon)) * _CONVOLUTION_TAIL,
-            )
-        weights = np.exp(-self.tilt * above) * -np.expm1(-above)
-        scale = math.exp(min(700.0, self.log_scale - self.tilt * epsilon))
-        total = float(np.dot(self.tilted[first:], weights))
-        error = self.rounding * float(np.sum(weights)) + _CONVOLUTION_TAIL
-        return min(1.0, scale * (total + error) * (1.0 + RELATIVE_PAD) + self.infinite)
-
-
-def composed_delta(loss: DominatingLoss, times: int, epsilon: float) -> float:
-    """δ(ε) of `times` instances dominated by `loss`, rounded up."""
-    if loss.infinite >= 1.0:
-        return 1.0
-    return loss.compose(times, near_epsilon=epsilon).delta(epsilon)
-
-
-def composed_epsilon(loss: DominatingLoss, times: int, delta: float) -> float:
-    """Smallest ε with δ(ε) ≤ delta for `times` instances dominated by `loss`, rounded up; inf if there is none."""
-    if -math.expm1(times * math.log1p(-min(loss.infinite, 1.0 - 1e-16))) >= delta:
-        return math.inf
-    composed = loss.compose(times, near_epsilon=loss.chernoff_epsilon(times, delta))
-    return smallest_epsilon(composed.delta, delta, largest=times * loss.n_steps * loss.step + 1.0)
-
-
 def _tail_start(sizes: Array, masses: Array, negligible: float) -> float:
     """A size (on a logarithmic scale) beyond which the masses sum to at most `negligible`."""
     positive = sizes > 0.0
@@ -351,18 +197,3 @@ def _tail_start(sizes: Array, masses: Array, negligible: float) -> float:
     tails = np.cumsum(np.bincount(bins - lowest, weights=masses[positive])[::-1])[::-1]
     first = int(np.argmax(np.append(tails, 0.0) <= negligible))
     return float(min(2.0 ** ((lowest + first - 1) / 32.0), np.max(sizes)))
-
-
-def _positive_masses(table: Array, step: float) -> tuple[Array, float]:
-    """P's masses at h, 2h, …, n·h and at +∞ from δ at 0, h, …, n·h (connect the dots)."""
-    delta = np.minimum(np.minimum.accumulate(table), 1.0)
-    drops = -np.diff(delta)
-    masses = np.empty(len(drops))
-    masses[:-1] = np.maximum(math.exp(step) * drops[:-1] - drops[1:], 0.0) / math.expm1(step)
-    masses[-1] = drops[-1] / -math.expm1(-step)
-    return masses, float(delta[-1])
-
-
-def euclidean_norm(values: Array) -> float:
-    """‖values‖₂."""
-    return math.sqrt(float(np.sum(np.square(values))))

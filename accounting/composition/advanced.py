@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,6 +19,12 @@ def advanced_epsilon(instance_epsilon: float, times: int, slack_delta: float) ->
     return instance_epsilon * (
         math.expm1(instance_epsilon) * times + math.sqrt(2.0 * times * math.log(1.0 / slack_delta))
     )
+
+
+def mixed_advanced_epsilon(epsilons: Sequence[float], slack_delta: float) -> float:
+    """Σ ε_i(e^{ε_i} − 1)/(e^{ε_i} + 1) + sqrt(2 ln(1/δ') Σ ε_i²), for different ε (Kairouz, Oh, Viswanath 2015)."""
+    drift = math.fsum(epsilon * math.tanh(epsilon / 2.0) for epsilon in epsilons)
+    return drift + math.sqrt(2.0 * math.log(1.0 / slack_delta) * math.fsum(epsilon**2 for epsilon in epsilons))
 
 
 def instance_epsilon_for(epsilon: float, times: int, slack_delta: float) -> float:

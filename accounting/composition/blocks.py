@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
+from accounting.losses import DominatingLoss, Repeated, euclidean_norm
 from accounting.pmf import Array
-from accounting.profile import UNIT_ROUNDOFF, DominatingLoss, LossGrid, ProfileTable, euclidean_norm
+from accounting.profile import UNIT_ROUNDOFF, LossGrid, ProfileTable
 
 LARGEST_BLOCK_EXPONENT = 15.0
 """Tilts inside a block are limited so that rounding stays below e^15·1e-14 of the profile near ε = 0."""
@@ -23,7 +24,7 @@ def _block_tilts(losses: Sequence[DominatingLoss], times: int, tilt: float, top:
     The first is limited so that E[e^{tilt·L}]^times does not dwarf the profile near ε = 0; neither may overflow.
     """
     largest = 300.0 / (top + losses[0].n_steps * losses[0].step)
-    far = min(losses[0].chernoff_tilt(times, top), largest)
+    far = min(Repeated([(losses[0], times)]).chernoff_tilt(top), largest)
     near = min(tilt, largest)
     while times * max(one.log_moment(near) for one in losses) > LARGEST_BLOCK_EXPONENT:
         near *= 0.7

@@ -19,9 +19,10 @@ from accounting.composition.base import Touched, log_ratio
 from accounting.composition.shifted import ORDERS, Atoms, Cut, corners, over_shifts, rates
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
+from accounting.losses import DominatingLoss
 from accounting.mechanisms.base import BitsumProtocol, likely_pairs
 from accounting.pmf import Array, binomial
-from accounting.profile import DominatingLoss, LossGrid, Pair, ProfileTable, smallest_epsilon
+from accounting.profile import LossGrid, Pair, ProfileTable, smallest_epsilon
 
 CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDERS)
 """ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""

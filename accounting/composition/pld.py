@@ -9,14 +9,9 @@ from typing import ClassVar
 from accounting.composition.base import Touched, instance_delta, log_ratio
 from accounting.composition.blocks import adaptive_supremum
 from accounting.contract import Evidence, EvidenceKind
+from accounting.losses import DominatingLoss, Repeated, composed_delta, composed_epsilon
 from accounting.mechanisms.base import BitsumProtocol, likely_pairs
-from accounting.profile import (
-    DominatingLoss,
-    LossGrid,
-    ProfileTable,
-    composed_delta,
-    composed_epsilon,
-)
+from accounting.profile import LossGrid, ProfileTable
 
 LARGEST_BLOCK = 24
 NEGLIGIBLE_SHARE = 1e-3
@@ -48,8 +43,8 @@ def composed_loss(
         joined = joined.join(kind).join(kind.reversed())
     single = DominatingLoss.from_table(joined)
     if near_epsilon is None:
-        near_epsilon = single.chernoff_epsilon(times, delta)
-    tilt = single.chernoff_tilt(times, near_epsilon)
+        near_epsilon = Repeated([(single, times)]).chernoff_epsilon(delta)
+    tilt = Repeated([(single, times)]).chernoff_tilt(near_epsilon)
     block = block_size(times)
     end = grid.n_steps * grid.step
     reach = min(block * end, 2.0 * end + 10.0 * math.sqrt(block) * single.deviation())

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.composition.base import Touched
+from accounting.losses import DominatingLoss
 from accounting.pmf import Array
-from accounting.profile import DominatingLoss
 
 ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(4000.0), 88))
 """Rényi orders α over which bounds are minimized; the best is about 2 ln(1/δ)/ε."""

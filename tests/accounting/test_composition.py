@@ -20,6 +20,7 @@ from accounting.composition.paper import lemma_4_8, lemma_4_8_epsilon, published
 from accounting.composition.pld import LARGEST_BLOCK, block_size, composed_loss
 from accounting.designs import Target
 from accounting.errors import InfeasibleError, InvalidInputError
+from accounting.losses import composed_delta
 from accounting.mechanisms import (
     BitsumProtocol,
     NegativeBinomialNoise,
@@ -28,7 +29,7 @@ from accounting.mechanisms import (
     RandomizedResponse,
     ThreeNegativeBinomial,
 )
-from accounting.profile import LossGrid, Pair, composed_delta
+from accounting.profile import LossGrid, Pair
 from tests.strategies import deltas, epsilons, flip_probabilities, user_counts
 from verification.exact import ExactPair, compose, repeated_response_delta, response_pairs
 

@@ -13,18 +13,10 @@ import pytest
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
 
+from accounting.losses import DominatingLoss, composed_delta, composed_epsilon
 from accounting.mechanisms.randomized_response import RandomizedResponse
 from accounting.pmf import Array, binomial
-from accounting.profile import (
-    DominatingLoss,
-    LossGrid,
-    Pair,
-    ProfileTable,
-    composed_delta,
-    composed_epsilon,
-    smallest_epsilon,
-    symmetric_delta,
-)
+from accounting.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
 from verification.exact import ExactPair, repeated_response_delta, response_pair
 
 

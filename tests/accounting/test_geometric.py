@@ -29,9 +29,10 @@ from accounting.contracts import kde_contract
 from accounting.designs import Target
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.kernels import NORM_SLACK, chosen_bound, clipping_bias, kernel_facts
+from accounting.losses import DominatingLoss, composed_delta
 from accounting.mechanisms import BitsumProtocol, GaussianMechanism, PoissonNoise, Pure, RandomizedResponse
 from accounting.pmf import Array, binomial, poisson
-from accounting.profile import DominatingLoss, LossGrid, Pair, ProfileTable, composed_delta
+from accounting.profile import LossGrid, Pair, ProfileTable
 from accounting.request import PlanRequest
 from privkde.kernels import KernelChoice
 from verification.exact import ExactPair, compose, response_pairs

@@ -14,18 +14,9 @@ from hypothesis import strategies as st
 
 from accounting.composition.blocks import adaptive_supremum
 from accounting.errors import InvalidInputError
+from accounting.losses import DominatingLoss, Repeated, composed_delta, composed_epsilon
 from accounting.pmf import Array
-from accounting.profile import (
-    RELATIVE_PAD,
-    DominatingLoss,
-    LossGrid,
-    Pair,
-    ProfileTable,
-    composed_delta,
-    composed_epsilon,
-    smallest_epsilon,
-    symmetric_delta,
-)
+from accounting.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
 from tests.strategies import deltas, epsilons, exact_pairs, rounded
 from verification.exact import (
     ExactPair,
@@ -426,9 +417,8 @@ def test_more_instances_never_lower_delta(pair: ExactPair, times: int, epsilon: 
 def test_a_loss_composed_near_one_epsilon_is_an_upper_bound_at_others() -> None:
     p = Fraction(9, 20)
     end = math.log((1 - p) / p)
-    composed = DominatingLoss.from_table(table_of(one_bit(p), LossGrid(step=end / 10, n_steps=10))).compose(
-        100, near_epsilon=10.0
-    )
+    loss = DominatingLoss.from_table(table_of(one_bit(p), LossGrid(step=end / 10, n_steps=10)))
+    composed = Repeated([(loss, 100)]).compose(10.0)
     assert composed.tilt > 0.0
     for epsilon in (0.0, 1.0, 5.0, 10.0, 19.0, 20.5):
         assert repeated_response_delta(p, 100, epsilon) <= composed.delta(epsilon)
@@ -462,7 +452,7 @@ def test_one_symmetric_kind_is_plain_composition(times: int) -> None:
     compared = 0
     for i in range(0, times * STEPS, max(1, times // 4) * STEPS // 4):
         epsilon = i * GRID.step
-        profile = supremum([table], times, loss.chernoff_tilt(times, epsilon))
+        profile = supremum([table], times, Repeated([(loss, times)]).chernoff_tilt(epsilon))
         exact = float(repeated_response_delta(QUARTER, times, epsilon))
         compared += exact > 0
         assert profile.grid.n_steps == times * STEPS

@@ -17,10 +17,11 @@ from scipy import signal, stats
 from accounting.contract import EvidenceKind
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.guarantee import Adjacency, View
+from accounting.losses import DominatingLoss, composed_delta
 from accounting.mechanisms.pure import Pure
 from accounting.mechanisms.pure_condition import OneDimensionalTest
 from accounting.pmf import Array
-from accounting.profile import DominatingLoss, LossGrid, ProfileTable, composed_delta
+from accounting.profile import LossGrid, ProfileTable
 
 TUNED = [(1.0, 2, 0.3), (1.0, 3, 0.5), (2.0, 3, 0.3), (0.5, 2, 0.5), (0.5, 3, 1.0), (3.0, 2, 0.1)]
 SIZE = 56

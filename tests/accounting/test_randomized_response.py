@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
 from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.losses import DominatingLoss, composed_epsilon
 from accounting.mechanisms import randomized_response
 from accounting.mechanisms.randomized_response import RandomizedResponse, sum_of_binomials
 from accounting.pmf import TAIL_MASS
-from accounting.profile import RELATIVE_PAD, DominatingLoss, LossGrid, Pair, ProfileTable, composed_epsilon
+from accounting.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable
 from tests.strategies import deltas, dyadic_flip_probabilities, epsilons, flip_probabilities, user_counts
 from verification.exact import (
     ExactPair,
