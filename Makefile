@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test lint bench study docs format clean
+.PHONY: help demo system test lint bench study docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
@@ -14,19 +14,35 @@ help: ## Show this list
 demo: $(VENV)/.installed-report ## Teach digits to an analyzer that sees none of them (demo-output/index.html)
 	$(BIN)/privkde demo --output demo-output
 
-test: $(VENV)/.installed-report $(VENV)/.installed-dev ## Run the tests, except the long studies
+system: ## Install the Debian packages that some tests need: a database server and a browser
+	@missing=; \
+	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="postgresql"; \
+	command -v chromium >/dev/null || missing="$$missing chromium"; \
+	root=; [ "$$(id -u)" = 0 ] || root="sudo -n"; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then \
+		echo "not installed, and not installable from here: $$missing; tests that need them are skipped"; exit 0; fi; \
+	conf=/etc/postgresql-common/createcluster.conf; \
+	case "$$missing" in *postgresql*) [ -e $$conf ] || { $$root mkdir -p $${conf%/*} \
+		&& echo "create_main_cluster = false" | $$root tee $$conf >/dev/null; };; esac; \
+	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+		--no-install-recommends -o Dpkg::Options::=--force-confold $$missing >/dev/null \
+	|| echo "could not install $$missing; tests that need them are skipped"
+
+test: system $(VENV)/.installed-all ## Run the tests, except the long studies
 	$(BIN)/pytest -n 2 -q
 
-lint: $(VENV)/.installed-dev ## Check style, format and types
+lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-report ## Measure the accountants and the protocol
+bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the service
 	$(BIN)/python benchmarks/accountant.py
 	$(BIN)/python benchmarks/protocol.py
+	$(BIN)/python benchmarks/service.py
 
-study: $(VENV)/.installed-report $(VENV)/.installed-dev ## Run the long studies (tests marked slow)
+study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow
 
 docs: $(VENV)/.installed-docs ## Build the documentation into site/

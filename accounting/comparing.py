@@ -11,7 +11,7 @@ from accounting.choosing import Progress, choose, prediction, silent
 from accounting.composition import LADDER
 from accounting.error import PredictedError
 from accounting.errors import PrivkdeError
-from accounting.mechanisms import BitsumProtocol
+from accounting.mechanisms import BITSUMS, BitsumProtocol
 from accounting.request import PlanRequest
 
 LABEL_SHARES = (0.5, 0.75, 0.9)
@@ -62,6 +62,22 @@ class Outcome:
             return None
         return self.request.facts().n_instances * self.protocol.messages_per_user()
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; null where there is no protocol."""
+        known = self.protocol is not None
+        return {
+            "name": self.name,
+            "request": self.request.to_json(),
+            "bitsum": None if self.protocol is None else self.protocol.name,
+            "parameters": None if self.protocol is None else self.protocol.parameters(),
+            "bound": self.request.facts().bound,
+            "bitsum_rmse": self.bitsum_rmse,
+            "noise": self.noise if known else None,
+            "predicted_rmse": self.total_error if known else None,
+            "messages_per_user": self.messages_per_user,
+            "refusal": self.refusal or None,
+        }
+
 
 def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
     """The request calibrated by every rung; a rung that cannot is listed with its reason.
@@ -73,6 +89,16 @@ def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> lis
     if planned != dict(asked)["pld"].rounding_bound:
         asked.insert(-1, ("pld, planned R", dataclasses.replace(request, accountant="pld", bound=planned)))
     return [Outcome.of(name, one, progress or silent) for name, one in asked]
+
+
+def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """The request calibrated for every bitsum protocol by its accountant; not certified: to compare, not to use."""
+    found = []
+    for name in BITSUMS:
+        shape = request.noise_shape if name == "3nb" else 1
+        changes = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
+        found.append(_changed(name, request, changes, progress or silent))
+    return found
 
 
 def compare_labels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
@@ -87,7 +113,7 @@ def compare_labels(request: PlanRequest, progress: Progress | None = None) -> li
     if asked.bitsum == "auto":  # what is compared is labels, not bitsums
         asked = dataclasses.replace(asked, bitsum="rr" if request.delta > 0.0 else "pure")
     given = Outcome.of(request.labels, asked, say, certified=False)
-    found = [_changed(asked, changes, say) for changes in _other_labels(request, request.classes)]
+    found = [_changed(changes["labels"], asked, changes, say) for changes in _other_labels(request, request.classes)]
     return [given, min(found, key=lambda one: one.total_error)]
 
 
@@ -105,12 +131,12 @@ def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
     ]
 
 
-def _changed(request: PlanRequest, changes: dict[str, Any], say: Progress) -> Outcome:
+def _changed(name: str, request: PlanRequest, changes: dict[str, Any], say: Progress) -> Outcome:
     try:
         other = dataclasses.replace(request, **changes)
     except PrivkdeError as error:  # such as a total beyond the largest ε
-        return Outcome(name=changes["labels"], request=request, protocol=None, refusal=str(error))
-    return Outcome.of(other.labels, other, say, certified=False)
+        return Outcome(name=name, request=request, protocol=None, refusal=str(error))
+    return Outcome.of(name, other, say, certified=False)
 
 
 def label_advice(request: PlanRequest, progress: Progress | None = None) -> str | None:

@@ -27,7 +27,7 @@ MOST_RELEASES = 1000
 MOST_POINTS = 2000
 LARGEST_EPSILON = 200.0
 STEPS_PER_DISTANCE = 64
-MOST_STEPS = 2**19
+MOST_STEPS = 2**16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +190,16 @@ class Spent:
     def epsilon(self) -> float:
         """The smallest: all of them are proofs."""
         return min(self.basic, self.advanced, self.pld)
+
+    def to_json(self) -> dict[str, float | None]:
+        """As plain JSON values, null for infinite."""
+        values = {"basic": self.basic, "advanced": self.advanced, "pld": self.pld, "epsilon": self.epsilon}
+        return {name: finite(value) for name, value in values.items()}
+
+
+def finite(value: float) -> float | None:
+    """None for an infinite ε, which JSON cannot say."""
+    return value if math.isfinite(value) else None
 
 
 def spent(releases: Sequence[Release], delta: float) -> Spent:

@@ -9,7 +9,7 @@ from typing import Any
 
 from accounting.composition import LADDER, Geometric
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
-from accounting.kernels import KernelFacts, chosen_bound, kernel_facts
+from accounting.kernels import KERNELS, MOST_DIMENSIONS, KernelFacts, chosen_bound, kernel_facts
 from accounting.mechanisms import BITSUMS, LabelResponse, Pure
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 
@@ -18,6 +18,28 @@ ACCOUNTANTS = (*LADDER, "auto")
 BITSUM_CHOICES = (*BITSUMS, "auto")
 LABELS = ("separate", "joint")
 """How labels are protected: by a randomized response of their own, or together with the features."""
+
+
+DESCRIPTIONS = {
+    "users": "number of users that take part",
+    "dim": "dimension of the users' vectors",
+    "kernel": f"kernel family: {', '.join(KERNELS)}",
+    "repetitions": "independent repetitions I of the feature map (default: dim)",
+    "bitsum": f"bitsum protocol: {', '.join(BITSUM_CHOICES)}",
+    "epsilon": "final ε of the features",
+    "delta": "final δ",
+    "accountant": f"rung of the ladder: {', '.join(ACCOUNTANTS)}",
+    "min_users": "users that must at least take part (per class, if classes are given); noise counts on them",
+    "classes": "number of classes; each runs its own protocol with an even share of the users",
+    "label_epsilon": "separate labels: ε of the label's randomized response",
+    "labels": f"how labels are protected: {' or '.join(LABELS)}; joint: epsilon protects features and label",
+    "bias": "bias β of the laplacian and exponential families",
+    "bound": "inner-product only: bound R of the rounding, after a rotation if below 1 (default: planned)",
+    "noise_shape": "3nb only: shape k of the noise (1 = the paper's protocol)",
+    "excess_error": "3nb, negative-binomial, pure: extra noise accepted for fewer messages",
+    "allow_useless": "plan even if the noise drowns every density",
+}
+"""What each name of a request means, for the command line and the HTTP service."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +66,7 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         require_integer("users", self.users, low=2, high=MOST_USERS)
+        require_integer("dim", self.dim, low=1, high=MOST_DIMENSIONS)
         require_choice("bitsum", self.bitsum, BITSUM_CHOICES)
         require_choice("accountant", self.accountant, ACCOUNTANTS)
         require_real("epsilon", self.epsilon, low=0.0, high=100.0)
@@ -51,6 +74,8 @@ class PlanRequest:
         require_integer("noise_shape", self.noise_shape, low=1, high=LARGEST_SHAPE)
         if self.excess_error is not None:
             require_real("excess_error", self.excess_error, low=0.0, high=10.0)
+        if not isinstance(self.allow_useless, bool):
+            raise InvalidInputError(f"allow_useless={self.allow_useless!r} must be true or false.")
         self._check_labels()
         if self.min_users is not None:
             require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
@@ -74,8 +99,10 @@ class PlanRequest:
             )
         if not self.joint and (self.classes is None) != (self.label_epsilon is None):
             raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
+        if self.label_epsilon is not None:
+            require_real("label_epsilon", self.label_epsilon, low=0.0, high=100.0)
         if self.classes is not None:
-            LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon or 1.0))
+            LabelResponse(n_classes=self.classes, label_epsilon=self.label_epsilon or 1.0)
             if self.users < 2 * self.classes:
                 raise InvalidInputError(
                     f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
@@ -134,8 +161,11 @@ class PlanRequest:
 
 
 def read_request(values: Mapping[str, Any]) -> PlanRequest:
-    """A request from named values; unknown or missing names are an `InvalidInputError`, not a `TypeError`."""
-    try:
-        return PlanRequest(**values)
-    except TypeError as error:
-        raise InvalidInputError(f"{error}; see PlanRequest for the names that a request takes.") from error
+    """A request from named values; raises `InvalidInputError` for a name that is unknown or missing."""
+    fields = {field.name: field for field in dataclasses.fields(PlanRequest)}
+    for name in values:
+        require_choice("name of a request", name, fields)
+    for name, field in fields.items():
+        if field.default is dataclasses.MISSING and name not in values:
+            raise InvalidInputError(f"{name} is missing; give it: {DESCRIPTIONS[name]}.")
+    return PlanRequest(**values)

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("accounting", "privkde", "verification")  # each may import itself and those to its left
 OUTSIDE = ("tests", "benchmarks")  # no package may import these
-DP_ACCOUNTING_WRAPPER = PurePosixPath("accounting/profile.py")
+DP_ACCOUNTING_WRAPPER = PurePosixPath("accounting/losses.py")
 
 
 def imported_roots(source: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo` and `audit`."""
+"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget` and `serve`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import auditing, demonstration, learning, planning
+from privkde.cli import auditing, budgeting, demonstration, learning, planning, serving
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -22,6 +22,8 @@ def build_parser() -> argparse.ArgumentParser:
     learning.add_commands(commands)
     demonstration.add_commands(commands)
     auditing.add_commands(commands)
+    budgeting.add_commands(commands)
+    serving.add_commands(commands)
     return parser
 
 

@@ -16,8 +16,7 @@ from accounting import InvalidInputError, Plan, PlanRequest, plan_budget, solve
 from accounting.choosing import Progress
 from accounting.comparing import compare_labels, compare_rungs
 from accounting.errors import require_choice
-from accounting.kernels import KERNELS
-from accounting.request import ACCOUNTANTS, BITSUM_CHOICES, LABELS, read_request
+from accounting.request import DESCRIPTIONS, read_request
 from accounting.solving import MEASURES, UNKNOWNS
 from privkde.cli.parsing import real, whole
 from privkde.datasets import read_vectors
@@ -27,44 +26,25 @@ from privkde.tables import compare_table, labels_table, ladder_table, plan_table
 
 SAMPLE_QUERIES = 500
 
-_HELP: dict[str, tuple[Any, str]] = {
-    "users": (whole, "number of users that take part"),
-    "dim": (whole, "dimension of the users' vectors"),
-    "kernel": (str, f"kernel family: {', '.join(KERNELS)}"),
-    "repetitions": (whole, "independent repetitions I of the feature map (default: dim)"),
-    "bitsum": (str, f"bitsum protocol: {', '.join(BITSUM_CHOICES)}"),
-    "epsilon": (real, "final ε of the features"),
-    "delta": (real, "final δ"),
-    "accountant": (str, f"rung of the ladder: {', '.join(ACCOUNTANTS)}"),
-    "min_users": (
-        whole,
-        "users that must at least take part (per class, if classes are given); noise counts on them",
-    ),
-    "classes": (whole, "number of classes; each runs its own protocol with an even share of the users"),
-    "label_epsilon": (real, "separate labels: ε of the label's randomized response"),
-    "labels": (str, f"how labels are protected: {' or '.join(LABELS)}; joint: epsilon protects features and label"),
-    "bias": (real, "bias β of the laplacian and exponential families"),
-    "bound": (real, "inner-product only: bound R of the rounding, after a rotation if below 1 (default: planned)"),
-    "noise_shape": (whole, "3nb only: shape k of the noise (1 = the paper's protocol)"),
-    "excess_error": (real, "3nb, negative-binomial, pure: extra noise accepted for fewer messages"),
-}
+_KINDS: dict[str, Any] = {"int": whole, "float": real, "str": str}
+"""How an option is read, by the type of the request's field."""
+_OPTIONS = {field.name: field for field in dataclasses.fields(PlanRequest) if field.name != "allow_useless"}
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add `plan`."""
     plan = commands.add_parser("plan", help="set the noise for a promise, and explain it", allow_abbrev=False)
-    defaults = {field.name: field.default for field in dataclasses.fields(PlanRequest)}
-    for name, (kind, text) in _HELP.items():
-        default = defaults[name]
-        shown = "" if default in (dataclasses.MISSING, None) else f" (default: {default})"
+    for name, field in _OPTIONS.items():
+        kind = _KINDS[str(field.type).partition(" ")[0]]
+        shown = "" if field.default in (dataclasses.MISSING, None) else f" (default: {field.default})"
         plan.add_argument(
             f"--{name.replace('_', '-')}",
             dest=name,
             type=kind,
-            help=text + shown,
+            help=DESCRIPTIONS[name] + shown,
             metavar={whole: "N", real: "X"}.get(kind, "NAME"),
         )
-    plan.add_argument("--allow-useless", action="store_true", help="plan even if the noise drowns every density")
+    plan.add_argument("--allow-useless", action="store_true", help=DESCRIPTIONS["allow_useless"])
     plan.add_argument("--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(UNKNOWNS)} that meets the rest")
     plan.add_argument("--target-error", type=real, help="with --solve: largest error of the density")
     plan.add_argument("--max-messages", type=real, help="with --solve: most messages per user")
@@ -83,7 +63,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
 
 
 def _plan(parsed: argparse.Namespace) -> None:
-    request = {name: getattr(parsed, name) for name in _HELP if getattr(parsed, name) is not None}
+    request = {name: getattr(parsed, name) for name in _OPTIONS if getattr(parsed, name) is not None}
     request["allow_useless"] = parsed.allow_useless
     for path in (parsed.output, parsed.plot):
         if path is not None:

@@ -1,0 +1,32 @@
+"""Named privacy budgets that releases are charged against, across runs (extra `ledger`; `postgres` for a server).
+
+>>> from privkde.ledger import Ledger
+>>> with Ledger.open("ledger.sqlite") as ledger:  # doctest: +SKIP
+...     ledger.create("telemetry", epsilon=4.0, delta=1e-6)
+...     ledger.charge("telemetry", release, key="week 1")
+"""
+
+from privkde.ledger.errors import (
+    BudgetExceededError,
+    BudgetExistsError,
+    KeyReusedError,
+    LedgerUnavailableError,
+    UnknownBudgetError,
+)
+from privkde.ledger.ledger import Ledger, plan_digest
+from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing
+
+__all__ = [
+    "Budget",
+    "BudgetExceededError",
+    "BudgetExistsError",
+    "Charge",
+    "Composition",
+    "KeyReusedError",
+    "Ledger",
+    "LedgerUnavailableError",
+    "Quote",
+    "Standing",
+    "UnknownBudgetError",
+    "plan_digest",
+]

@@ -1,0 +1,125 @@
+"""Engines for a ledger's place: a file (SQLite) or a server (PostgreSQL). What differs between the two is here."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError
+
+from accounting import InvalidInputError
+from privkde.ledger.errors import LedgerUnavailableError
+
+PATIENCE = 60.0
+"""Seconds that a transaction waits for others. Composing many different releases may take that long."""
+CONNECT_TIMEOUT = 10
+READING = "privkde_reading"
+_SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
+_CREATION_LOCK = 0x707269766B6465  # an arbitrary number: "privkde"
+
+
+def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
+    """An engine, and the place as it may be shown: never with a password."""
+    if isinstance(where, str) and "://" in where:
+        return _server(where)
+    return _file(Path(where), create=create)
+
+
+def prepare_creation(engine: sa.Engine) -> None:
+    """Give a file a write-ahead log, once and for all: readers and a writer then do not wait for each other.
+
+    SQLite does not wait for others who are doing the same, so we do.
+    """
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + PATIENCE
+    connection = engine.raw_connection()
+    try:
+        while True:
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+    finally:
+        connection.close()
+
+
+def lock_creation(connection: sa.Connection) -> None:
+    """Let nobody else create tables until this transaction ends. SQLite's transactions exclude each other anyway."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
+
+
+def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
+    shown = str(path)
+    if path.is_dir():
+        raise InvalidInputError(f"path {shown!r} is a folder; name a file inside it.")
+    if not path.exists():
+        if not create:
+            raise LedgerUnavailableError(f"there is no ledger at {shown!r}; `privkde budget create` makes one.")
+        if not path.parent.is_dir():
+            raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first.")
+    url = sa.URL.create("sqlite+pysqlite", database=str(path.resolve()))
+    engine = sa.create_engine(url, hide_parameters=True, pool_timeout=PATIENCE, connect_args={"timeout": PATIENCE})
+    sa.event.listen(engine, "connect", _set_up_file)
+    sa.event.listen(engine, "begin", _begin_file)
+    return engine, shown
+
+
+def _set_up_file(connection: Any, _record: Any) -> None:
+    """Commits return when they are on the disk; transactions begin where we say so."""
+    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_file(connection: sa.Connection) -> None:
+    reading = connection.get_execution_options().get(READING, False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+def _server(where: str) -> tuple[sa.Engine, str]:
+    if where.partition("://")[0] not in _SCHEMES:
+        raise InvalidInputError(f"{where.partition('://')[0]!r} is no ledger; give a file's path or postgresql://….")
+    try:
+        url = sa.make_url(where).set(drivername="postgresql+psycopg")
+    except (ArgumentError, ValueError):
+        url = None
+    if url is None:  # raised here, so that no traceback shows what was given: it may hold a password
+        raise InvalidInputError("the ledger's URL cannot be read; write postgresql://user:password@host:port/database.")
+    shown = sa.URL.create(
+        "postgresql", username=url.username, host=url.host, port=url.port, database=url.database
+    ).render_as_string()
+    try:
+        engine = sa.create_engine(
+            url,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",  # after a lock is granted, what others committed must be seen
+            pool_pre_ping=True,
+            pool_timeout=PATIENCE,
+            connect_args={"connect_timeout": CONNECT_TIMEOUT} if "connect_timeout" not in url.query else {},
+        )
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            "a ledger on a server needs psycopg; install the extra with `pip install 'privkde[postgres]'`."
+        ) from error
+    sa.event.listen(engine, "begin", _begin_server)
+    return engine, shown
+
+
+def _begin_server(connection: sa.Connection) -> None:
+    """Wait for locks no longer than a file would; return from a commit when it is on the disk, however configured."""
+    connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE:g}s'")
+    connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
+
+
+def reason(error: Exception) -> str:
+    """The driver's first line on what went wrong, without statements and parameters."""
+    original = getattr(error, "orig", None) or error
+    return (str(original).strip().splitlines() or [type(original).__name__])[0]

@@ -1,0 +1,246 @@
+"""What a ledger holds: budgets, charges, where a budget stands, what a release would cost. Frozen facts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
+from accounting.errors import require_choice, require_real
+from accounting.releases import Release, Spent, finite
+from privkde.ledger.errors import BudgetExceededError
+
+BUDGET_SCHEMA = "privkde.budget/1"
+CHARGE_SCHEMA = "privkde.charge/1"
+LARGEST_BUDGET = 1000.0
+VIEWS = (View.COMMUNICATION, View.MODEL)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_KEY = re.compile(r"[ -~]{1,200}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class Composition(StrEnum):
+    """How the releases of a budget are added up."""
+
+    PLD = "pld"
+    """The least of basic, advanced and privacy-loss composition. Proved if what is released, and with which
+    parameters, is fixed beforehand; it may not be chosen after seeing what earlier releases showed."""
+    BASIC = "basic"
+    """ε and δ add up. Also proved if each release is chosen after seeing all earlier ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """(ε, δ) that all releases about the same people may cost together, for replacing one record, in one view.
+
+    Source: docs/proofs/releases.md. Requires: with composition `pld`, that what is released does not depend on what
+    earlier releases showed; with `basic`, nothing of the kind.
+    """
+
+    name: str
+    epsilon: float
+    delta: float
+    view: View = View.COMMUNICATION
+    composition: Composition = Composition.PLD
+    created: str
+
+    def __post_init__(self) -> None:
+        require_name(self.name)
+        epsilon = require_real("epsilon", self.epsilon, low=0, high=LARGEST_BUDGET)
+        delta = require_real("delta", self.delta, low=0, high=1, low_open=False)
+        if delta == 1.0:
+            raise InvalidInputError("delta=1 of a budget promises nothing; choose a small one, for example 1e-6.")
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "view", View(require_choice("view", self.view, [str(one) for one in VIEWS])))
+        composition = require_choice("composition", self.composition, [str(one) for one in Composition])
+        object.__setattr__(self, "composition", Composition(composition))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What everybody is promised as long as the budget is kept."""
+        return Guarantee(epsilon=self.epsilon, delta=self.delta, adjacency=Adjacency.RECORD, view=self.view)
+
+    def refuse_unlike(self, release: Release) -> None:
+        """Raise `UnlikeGuaranteesError` unless the release promises something for the budget's adjacency and view."""
+        promise = release.guarantee
+        if (promise.adjacency, promise.view) != (Adjacency.RECORD, self.view):
+            raise UnlikeGuaranteesError(
+                f"release {release.name!r} promises something for {promise.adjacency} in the {promise.view} view;"
+                f" budget {self.name!r} counts {Adjacency.RECORD} in the {self.view} view: state it for that."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "schema": BUDGET_SCHEMA,
+            "name": self.name,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": str(Adjacency.RECORD),
+            "view": str(self.view),
+            "composition": str(self.composition),
+            "created": self.created,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """One release that a budget has paid for; the `number`-th, from 1 on. Charges never change.
+
+    `spent_before` and `after.epsilon` are ε at the budget's δ.
+    """
+
+    budget: str
+    number: int
+    key: str
+    release: Release
+    plan_sha256: str | None
+    spent_before: float
+    after: Spent
+    created: str
+
+    @property
+    def name(self) -> str:
+        """The release's name."""
+        return self.release.name
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What the release promises by itself."""
+        return self.release.guarantee
+
+    @property
+    def spent_after(self) -> float:
+        """ε of this and all earlier releases together."""
+        return self.after.epsilon
+
+    def same_content(self, release: Release, plan_sha256: str | None) -> bool:
+        """Whether a charge for this would be the same one, sent again.
+
+        Name, promise and plan decide; without a plan, the profiles do. Profiles of one plan that were computed by
+        different machines may differ in the last digit.
+        """
+        ours, theirs = (self.name, self.guarantee, self.plan_sha256), (release.name, release.guarantee, plan_sha256)
+        return ours == theirs and (plan_sha256 is not None or self.release.profiles == release.profiles)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; without the profiles."""
+        return {
+            "schema": CHARGE_SCHEMA,
+            "budget": self.budget,
+            "number": self.number,
+            "key": self.key,
+            "name": self.name,
+            "guarantee": self.guarantee.to_json(),
+            "plan_sha256": self.plan_sha256,
+            "spent_before": self.spent_before,
+            "spent_after": self.spent_after,
+            "created": self.created,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Where a budget stands.
+
+    The promise is the budget's. What is spent so far is less, but more may follow: it is no promise.
+    """
+
+    budget: Budget
+    ladder: Spent
+    n_charges: int
+
+    @property
+    def spent(self) -> float:
+        """ε of all releases so far at the budget's δ."""
+        return self.ladder.epsilon
+
+    @property
+    def remaining(self) -> float:
+        """ε that is left; releases compose, so one may cost less than its own ε."""
+        return self.budget.epsilon - self.spent
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; None where a way to compose proves nothing."""
+        return {
+            "budget": self.budget.to_json(),
+            "spent": self.spent,
+            "remaining": self.remaining,
+            "n_charges": self.n_charges,
+            "ladder": self.ladder.to_json(),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quote:
+    """What a release would cost now, at the budget's δ."""
+
+    budget: Budget
+    before: Spent
+    after: Spent
+
+    @property
+    def requested(self) -> float:
+        """ε that the release adds; infinite if nothing can be promised at the budget's δ any more."""
+        return self.after.epsilon - self.before.epsilon
+
+    @property
+    def remaining(self) -> float:
+        """ε that is left before it."""
+        return self.budget.epsilon - self.before.epsilon
+
+    @property
+    def difference(self) -> float:
+        """ε that is missing; negative if some would be left."""
+        return self.requested - self.remaining
+
+    @property
+    def fits(self) -> bool:
+        """Whether the release can be charged. What is spent is rounded up, and there is no tolerance beyond ε."""
+        return self.after.epsilon <= self.budget.epsilon
+
+    def refuse_excess(self) -> None:
+        """Raise `BudgetExceededError` unless the release fits."""
+        if not self.fits:
+            raise BudgetExceededError(
+                self.budget.name, requested=self.requested, remaining=self.remaining, delta=self.budget.delta
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; None for what is infinite."""
+        return {
+            "budget": self.budget.name,
+            "fits": self.fits,
+            "requested": finite(self.requested),
+            "remaining": self.remaining,
+            "difference": finite(self.difference),
+            "spent_before": self.before.epsilon,
+            "spent_after": finite(self.after.epsilon),
+            "ladder": self.after.to_json(),
+        }
+
+
+def require_name(name: object) -> str:
+    """Return the name of a budget, or raise."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidInputError(
+            f"name={name!r} of a budget must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit."
+        )
+    return name
+
+
+def require_key(key: object) -> str:
+    """Return the key of a charge, or raise."""
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise InvalidInputError(f"key={key!r} of a charge must be 1 to 200 printable ASCII characters.")
+    return key
+
+
+def require_sha256(digest: object) -> str | None:
+    """Return the digest of a plan, or None for no plan, or raise."""
+    if digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest)):
+        return digest
+    raise InvalidInputError(f"plan_sha256={digest!r} must be 64 hexadecimal digits; use `plan_digest(plan)`.")

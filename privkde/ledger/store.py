@@ -1,0 +1,188 @@
+"""Tables of a ledger and transactions on them, the same for SQLite and PostgreSQL. No rules, only rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from accounting.releases import Release, Spent, finite
+from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
+from privkde.ledger.errors import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
+from privkde.ledger.records import Budget, Charge, require_name
+
+VERSION = 1
+_tables = sa.MetaData()
+_version = sa.Table("privkde_ledger", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
+_budgets = sa.Table(
+    "privkde_budgets",
+    _tables,
+    sa.Column("name", sa.String(100), primary_key=True),
+    sa.Column("epsilon", sa.Double, nullable=False),
+    sa.Column("delta", sa.Double, nullable=False),
+    sa.Column("view", sa.String(20), nullable=False),
+    sa.Column("composition", sa.String(20), nullable=False),
+    sa.Column("created", sa.String(40), nullable=False),
+)
+# Numbers without gaps are a second lock: two charges that saw the same history cannot both be written.
+_charges = sa.Table(
+    "privkde_charges",
+    _tables,
+    sa.Column("budget", sa.ForeignKey(_budgets.c.name), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(200), nullable=False),
+    sa.Column("release", sa.Text, nullable=False),
+    sa.Column("plan_sha256", sa.String(64)),
+    sa.Column("spent_before", sa.Double, nullable=False),
+    sa.Column("basic", sa.Double),
+    sa.Column("advanced", sa.Double),
+    sa.Column("pld", sa.Double),
+    sa.Column("created", sa.String(40), nullable=False),
+    sa.UniqueConstraint("budget", "key"),
+)
+_WAYS = ("basic", "advanced", "pld")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows as one transaction sees them."""
+
+    connection: sa.Connection
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """All of them, by name."""
+        return tuple(_budget(row) for row in self.connection.execute(sa.select(_budgets).order_by(_budgets.c.name)))
+
+    def budget(self, name: str, *, lock: bool = False) -> Budget:
+        """The budget of this name; with `lock`, nobody else can charge it until this transaction ends."""
+        query = sa.select(_budgets).where(_budgets.c.name == require_name(name))
+        row = self.connection.execute(query.with_for_update() if lock else query).one_or_none()
+        if row is None:
+            raise UnknownBudgetError(f"there is no budget {name!r}; create it first, or see which there are.")
+        return _budget(row)
+
+    def charges(self, budget: Budget, *, after: int = 0) -> tuple[Charge, ...]:
+        """The budget's charges in order, from the one after number `after` on."""
+        query = sa.select(_charges).where(_charges.c.budget == budget.name, _charges.c.number > after)
+        return tuple(_charge(row, budget) for row in self.connection.execute(query.order_by(_charges.c.number)))
+
+    def last_charge(self, budget: Budget) -> Charge | None:
+        """The latest one."""
+        query = sa.select(_charges).where(_charges.c.budget == budget.name).order_by(_charges.c.number.desc()).limit(1)
+        row = self.connection.execute(query).one_or_none()
+        return None if row is None else _charge(row, budget)
+
+    def add_budget(self, budget: Budget) -> None:
+        """Insert a budget, or raise `BudgetExistsError`."""
+        row = {column.name: getattr(budget, column.name) for column in _budgets.columns}
+        row |= {"view": str(budget.view), "composition": str(budget.composition)}
+        try:
+            self.connection.execute(sa.insert(_budgets).values(row))
+        except IntegrityError as error:
+            message = f"budget {budget.name!r} exists and cannot be changed; choose another name."
+            raise BudgetExistsError(message) from error
+
+    def add_charge(self, charge: Charge) -> None:
+        """Insert a charge; the caller holds the lock of its budget."""
+        row: dict[str, Any] = {
+            name: getattr(charge, name)
+            for name in ("budget", "number", "key", "plan_sha256", "spent_before", "created")
+        }
+        row["release"] = json.dumps(charge.release.to_json(), allow_nan=False)
+        row |= {way: finite(getattr(charge.after, way)) for way in _WAYS}
+        self.connection.execute(sa.insert(_charges).values(row))
+
+
+class Store:
+    """An open database."""
+
+    def __init__(self, where: str | Path, *, create: bool) -> None:
+        self._engine, self.shown = engine_for(where, create=create)
+        try:
+            self._prepare(create=create)
+        except BaseException:
+            self.close()
+            raise
+
+    @contextmanager
+    def transaction(self, *, writing: bool = False) -> Iterator[Rows]:
+        """One transaction: all of it is on the disk when the block has ended, or none of it ever is."""
+        with self._translated(), self._engine.connect() as connection:
+            connection.execution_options(**{READING: not writing})
+            with connection.begin():
+                yield Rows(connection)
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Whatever the driver says, as an error of ours."""
+        try:
+            yield
+        except (SQLAlchemyError, sqlite3.Error) as error:  # the latter while a connection is being set up
+            raise LedgerUnavailableError(
+                f"ledger {self.shown!r} cannot be used: {reason(error)}; try again later, a charge with the same key."
+            ) from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    def _prepare(self, *, create: bool) -> None:
+        """Create the tables if they are missing, and refuse those of another version."""
+        with self.transaction() as rows:
+            found = _found_version(rows.connection)
+            if found is None:
+                self._refuse_creation(rows.connection, create=create)
+        if found is None:
+            with self._translated():
+                prepare_creation(self._engine)
+            with self.transaction(writing=True) as rows:
+                lock_creation(rows.connection)
+                found = _found_version(rows.connection)  # somebody else may have been faster
+                if found is None:
+                    _tables.create_all(rows.connection)
+                    rows.connection.execute(sa.insert(_version).values(version=VERSION))
+                    found = VERSION
+        if found != VERSION:
+            raise LedgerUnavailableError(
+                f"ledger {self.shown!r} has format {found}, but this privkde knows only {VERSION}; update privkde."
+            )
+
+    def _refuse_creation(self, connection: sa.Connection, *, create: bool) -> None:
+        """Tables are made only if that is asked for, and never in somebody else's file."""
+        foreign = connection.dialect.name == "sqlite" and sa.inspect(connection).get_table_names()
+        if foreign:
+            raise LedgerUnavailableError(f"{self.shown!r} holds {foreign[0]!r} and is no ledger; choose another file.")
+        if not create:
+            raise LedgerUnavailableError(f"{self.shown!r} holds no ledger yet; `privkde budget create` makes one.")
+
+
+def _found_version(connection: sa.Connection) -> int | None:
+    if not sa.inspect(connection).has_table(_version.name):
+        return None
+    return int(connection.execute(sa.select(_version.c.version)).scalar_one())
+
+
+def _budget(row: sa.Row[Any]) -> Budget:
+    return Budget(**row._mapping)
+
+
+def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
+    ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in _WAYS}
+    return Charge(
+        budget=row.budget,
+        number=row.number,
+        key=row.key,
+        release=Release.from_json(json.loads(row.release)),
+        plan_sha256=row.plan_sha256,
+        spent_before=row.spent_before,
+        after=Spent(delta=budget.delta, **ways),
+        created=row.created,
+    )

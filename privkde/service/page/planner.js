@@ -1,0 +1,443 @@
+// The form, its requests, and the state in the address. What is shown of the answers is in results.js.
+
+import { make } from "./charts.js";
+import { showAgainst, showComparison, showPlan, showProfile } from "./results.js";
+import { ACCOUNTANTS, LABELS, counted, exact, shown } from "./words.js";
+
+const DEBOUNCE = 300;
+const IN_FLIGHT = 2;
+const RETRIES = 5;
+const DEFAULTS = {
+  epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", kernel: "gaussian", repetitions: "", bitsum: "rr",
+  accountant: "auto", labels: "none", classes: "10", label_epsilon: "3", bound: "", bias: "", allow_useless: "",
+};
+const MANTISSAS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+const STOPS = {
+  users: stops(MANTISSAS, 2, 7), epsilon: stops(MANTISSAS, -2, 1).filter((x) => x >= 0.05 && x <= 20), delta: stops([1, 2, 5], -12, -3),
+  dim: [1, 2, 4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096],
+};
+const FACTORS = [1, 10 ** (1 / 3), 10 ** (-1 / 3), 10 ** (2 / 3), 10 ** (-2 / 3), 10, 0.1];
+
+const form = document.getElementById("form");
+const at = (id) => document.getElementById(id);
+const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
+
+let kernels = [], bitsums = [];
+let timer = 0, running = null, comparing = null;
+let last = null; // {plan, text}: the newest plan and its document as it came
+let against = null; // {users, epsilon}: estimates of the newest plan
+
+function stops(mantissas, from, to) {
+  const found = [];
+  for (let e = from; e <= to; e += 1) for (const m of mantissas) found.push(Number(`${m}e${e}`));
+  return found.filter((x) => x <= Number(`1e${to}`) || mantissas.length > 3);
+}
+
+// --- the service
+
+class Refusal extends Error {
+  constructor(problem) {
+    super(problem.detail ?? problem.title ?? "the service did not answer as expected.");
+    this.problem = problem;
+  }
+}
+
+const pause = (seconds, signal) => new Promise((resolve, reject) => {
+  const waiting = setTimeout(resolve, 1000 * seconds);
+  signal?.addEventListener("abort", () => { clearTimeout(waiting); reject(signal.reason); }, { once: true });
+});
+
+/** The text of an answer; asks again while the service is busy. */
+async function ask(path, body, signal) {
+  const options = body === undefined ? { signal } : { method: "POST", headers: { "Content-Type": "application/json" }, body, signal };
+  for (let tries = 0; ; tries += 1) {
+    let response;
+    try {
+      response = await fetch(path, options);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Refusal({ detail: "the service does not answer; is it still running?" });
+    }
+    const text = await response.text();
+    if (response.ok) return text;
+    if (response.status !== 503 || tries >= RETRIES) throw new Refusal(parsed(text));
+    await pause(Number(response.headers.get("Retry-After")) || 2, signal);
+  }
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return {};
+  }
+}
+
+// --- the form
+
+function values() {
+  const found = {};
+  for (const name of Object.keys(DEFAULTS)) {
+    const field = form.elements[name];
+    found[name] = field.type === "checkbox" ? (field.checked ? "true" : "") : field.value.trim();
+  }
+  return found;
+}
+
+function restore(given) {
+  for (const [name, value] of Object.entries({ ...DEFAULTS, ...given })) {
+    const field = form.elements[name];
+    if (field.type === "checkbox") field.checked = value === "true";
+    else if (field instanceof RadioNodeList) field.value = value in LABELS ? value : DEFAULTS[name];
+    else if (field.tagName === "SELECT") field.value = [...field.options].some((one) => one.value === value) ? value : DEFAULTS[name];
+    else field.value = value;
+  }
+  at("advanced").open = Boolean(given.bound || given.bias || given.allow_useless);
+}
+
+function fromAddress() {
+  const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  return Object.fromEntries(Object.entries(given).filter(([name]) => name in DEFAULTS));
+}
+
+/** What differs from the start, and matters. */
+function fragment() {
+  const now = values();
+  const unused = [now.labels === "none" && "classes", now.labels !== "separate" && "label_epsilon"];
+  return new URLSearchParams(Object.entries(now).filter(([name, value]) => value !== DEFAULTS[name] && !unused.includes(name))).toString();
+}
+
+const kernelNamed = (name) => kernels.find((one) => one.name === name) ?? {};
+
+/** The request of the form, or of the form with other values; throws a Refusal if a number is missing. */
+function request(changes = {}) {
+  const now = { ...values(), ...changes };
+  const kernel = kernelNamed(now.kernel);
+  const numeric = (name, needed = true) => {
+    if (now[name] === "" && !needed && !form.elements[name].validity.badInput) return undefined;
+    const value = now[name] === "" ? NaN : Number(now[name]);
+    if (!Number.isFinite(value)) throw new Refusal({ detail: `${name} is missing or no number; give one.`, field: name });
+    return value;
+  };
+  const body = { users: numeric("users"), dim: numeric("dim"), epsilon: numeric("epsilon"), delta: numeric("delta"), kernel: now.kernel, bitsum: now.bitsum, accountant: now.accountant };
+  if (kernel.takes_repetitions) body.repetitions = numeric("repetitions", false);
+  if (now.labels !== "none") {
+    body.labels = now.labels;
+    body.classes = numeric("classes");
+  }
+  if (now.labels === "separate") body.label_epsilon = numeric("label_epsilon");
+  const share = numeric("share");
+  if (share !== 100) {
+    const all = now.labels === "separate" ? Math.floor(body.users / body.classes) : body.users;
+    body.min_users = Math.max(2, Math.floor((all * share) / 100));
+  }
+  if (kernel.takes_bound) body.bound = numeric("bound", false);
+  if (kernel.takes_bias) body.bias = numeric("bias", false);
+  if (now.allow_useless) body.allow_useless = true;
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined));
+}
+
+function slide(name) {
+  const slider = at(`${name}-slider`), value = Number(at(name).value);
+  if (name === "share") {
+    slider.value = value;
+    slider.setAttribute("aria-valuetext", `${value} %`);
+    return;
+  }
+  const list = STOPS[name];
+  const distance = (x) => Math.abs(Math.log(x) - Math.log(Math.max(value, 1e-300)));
+  slider.value = list.reduce((best, x, i) => (distance(x) < distance(list[best]) ? i : best), 0);
+  slider.setAttribute("aria-valuetext", shown(value));
+}
+
+/** Everything in the form that follows from the rest of it. */
+function settle() {
+  const now = values(), kernel = kernelNamed(now.kernel);
+  [...Object.keys(STOPS), "share"].forEach(slide);
+  const visible = {
+    repetitions: kernel.takes_repetitions, bound: kernel.takes_bound, bias: kernel.takes_bias,
+    classes: now.labels !== "none", label_epsilon: now.labels === "separate",
+  };
+  for (const [name, yes] of Object.entries(visible)) {
+    at(`${name}-field`).hidden = !yes;
+    at(name).disabled = !yes;
+  }
+  at("kernel-note").textContent = kernel.description ?? "";
+  at("bitsum-note").textContent = bitsums.find((one) => one.name === now.bitsum)?.description ?? "";
+  at("accountant-note").textContent = ACCOUNTANTS[now.accountant] ?? "";
+  at("labels-note").textContent = LABELS[now.labels];
+  try {
+    const least = request().min_users;
+    const whose = now.labels === "separate" ? " in each class" : "";
+    at("share-note").textContent = least === undefined ? "Everybody takes part; noise counts on all of them." : `Noise counts on ${counted(least)} users${whose} (min_users).`;
+  } catch {
+    at("share-note").textContent = "";
+  }
+  const hash = fragment();
+  history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
+  showSnippet();
+}
+
+// --- live results
+
+const parts = (name) => document.querySelectorAll(`[data-part=${name}]`);
+const stale = (nodes, yes) => nodes.forEach((node) => node.classList.toggle("stale", yes));
+const charts = () => [at("against-users"), at("against-epsilon")];
+
+function changed() {
+  settle();
+  stale([...parts("plan"), ...parts("profile"), ...charts()], true);
+  if (at("comparison").hasChildNodes()) stale([at("comparison")], true);
+  running?.abort();
+  stopComparing();
+  clearTimeout(timer);
+  busy("Waiting for the last change…");
+  timer = setTimeout(refresh, DEBOUNCE);
+}
+
+function busy(text) {
+  at("spinner").hidden = false;
+  at("status").textContent = text;
+  at("results").setAttribute("aria-busy", "true");
+}
+
+function idle(text) {
+  at("spinner").hidden = true;
+  at("status").textContent = text;
+  at("results").setAttribute("aria-busy", "false");
+}
+
+function complain(place, error) {
+  place.textContent = error.message;
+  place.hidden = false;
+}
+
+function clearProblem() {
+  at("problem").hidden = true;
+  for (const field of form.querySelectorAll("[aria-invalid]")) field.removeAttribute("aria-invalid");
+}
+
+/** Mark the field that a problem names first: "epsilon=-1.0 is outside …". */
+function markField(error) {
+  const name = error.problem?.field ?? /^(\w+)=/.exec(error.message)?.[1];
+  if (name in DEFAULTS && form.elements[name] instanceof HTMLInputElement) form.elements[name].setAttribute("aria-invalid", "true");
+}
+
+async function refresh() {
+  running?.abort();
+  const controller = new AbortController();
+  running = controller;
+  const { signal } = controller;
+  try {
+    const body = request();
+    busy("Planning…");
+    const text = await ask("v1/plan", JSON.stringify(body), signal);
+    if (signal.aborted) return;
+    const plan = JSON.parse(text);
+    last = { plan, text, body };
+    clearProblem();
+    showPlan(plan);
+    stale([...parts("plan")], false);
+    at("download").disabled = false;
+    const told = `Predicted error ${shown(plan.error.predicted_rmse)}, ${shown(plan.communication.messages_per_user)} messages per user.`;
+    busy(`${told} Drawing…`);
+    await draw(plan, text, body, signal);
+    if (!signal.aborted) idle(told);
+  } catch (error) {
+    if (signal.aborted || error.name === "AbortError") return;
+    clearProblem();
+    complain(at("problem"), error);
+    markField(error);
+    idle(last ? "What is shown is for earlier values." : "No plan yet.");
+    at("download").disabled = true;
+  }
+}
+
+/** The profile and the estimates, at most two at a time. */
+async function draw(plan, text, body, signal) {
+  against = { users: new Map(), epsilon: new Map(), body };
+  const jobs = [() => profiled(plan, text, signal)];
+  for (const factor of FACTORS) {
+    for (const name of ["users", "epsilon"]) {
+      const x = around(name, body[name], factor);
+      if (x === null || against[name].has(x)) continue;
+      against[name].set(x, undefined);
+      if (factor === 1) against[name].set(x, { predicted_rmse: plan.error.predicted_rmse, bitsum_rmse: plan.error.bitsum_rmse });
+      else jobs.push(() => estimated(name, x, signal));
+    }
+  }
+  showErrors();
+  stale(charts(), false);
+  const work = async () => {
+    while (jobs.length && !signal.aborted) await jobs.shift()();
+  };
+  await Promise.all(Array.from({ length: IN_FLIGHT }, work));
+}
+
+function around(name, value, factor) {
+  if (name === "users") return Math.min(1e9, Math.max(2, Math.round(Number((value * factor).toPrecision(factor === 1 ? 12 : 2)))));
+  const x = factor === 1 ? value : Number((value * factor).toPrecision(2));
+  return x > 0 && x <= 100 ? x : null;
+}
+
+async function profiled(plan, text, signal) {
+  try {
+    const profile = JSON.parse(await ask("v1/plan/profile", `{"plan": ${text}}`, signal));
+    if (signal.aborted) return;
+    showProfile(plan, profile);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    for (const id of ["risk", "profile"]) at(id).replaceChildren(make("p", { class: "problem" }, error.message));
+  }
+  stale([...parts("profile")], false);
+}
+
+async function estimated(name, x, signal) {
+  let outcome = null;
+  try {
+    outcome = JSON.parse(await ask("v1/plan/estimate", JSON.stringify(request({ [name]: String(x) })), signal));
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+  }
+  if (signal.aborted) return;
+  against[name].set(x, outcome);
+  showErrors();
+}
+
+function showErrors() {
+  if (!against) return;
+  for (const name of ["users", "epsilon"]) {
+    const points = new Map([...against[name]].sort(([a], [b]) => a - b));
+    showAgainst(`against-${name}`, name, points, against.body[name], chosen("measure"));
+  }
+}
+
+// --- comparison
+
+function stopComparing() {
+  comparing?.abort();
+  comparing = null;
+  at("compare").textContent = "Compare";
+  at("compare-spinner").hidden = true;
+  at("compare-status").textContent = at("comparison").hasChildNodes() ? "For earlier values; compare again." : "";
+}
+
+async function compare() {
+  if (comparing) {
+    stopComparing();
+    return;
+  }
+  const controller = new AbortController();
+  comparing = controller;
+  at("compare").textContent = "Stop";
+  at("compare-spinner").hidden = false;
+  at("compare-status").textContent = "Comparing…";
+  at("compare-problem").hidden = true;
+  let told = "";
+  try {
+    const text = await ask("v1/plan/compare", JSON.stringify(request()), controller.signal);
+    if (controller.signal.aborted) return;
+    showComparison(JSON.parse(text), last?.plan);
+    stale([at("comparison")], false);
+    told = "Compared.";
+  } catch (error) {
+    if (controller.signal.aborted) return;
+    complain(at("compare-problem"), error);
+  }
+  comparing = null;
+  at("compare").textContent = "Compare";
+  at("compare-spinner").hidden = true;
+  at("compare-status").textContent = told;
+}
+
+// --- taking it along
+
+const REQUEST_DEFAULTS = { kernel: "gaussian", bitsum: "rr", accountant: "auto", labels: "separate" };
+const changedNames = (body) => Object.entries(body).filter(([name, value]) => REQUEST_DEFAULTS[name] !== value);
+const python = (value) => (value === true ? "True" : typeof value === "string" ? `"${value}"` : Number.isInteger(value) ? String(value).replace(/\B(?=(\d{3})+$)/g, "_") : exact(value));
+
+const SNIPPETS = {
+  python: (body) => `from accounting import plan_budget\n\nplan = plan_budget(\n${changedNames(body).map(([name, value]) => `    ${name}=${python(value)},\n`).join("")})\nprint(plan.explain())\n`,
+  cli: (body) => ["privkde plan", ...changedNames(body).map(([name, value]) => `--${name.replaceAll("_", "-")}${value === true ? "" : ` ${typeof value === "number" ? exact(value) : value}`}`)].join(" "),
+  json: (body) => JSON.stringify(body, null, 2),
+  curl: (body) => `curl -s ${new URL("v1/plan", location.href.split("#")[0])} \\\n  -H 'Content-Type: application/json' \\\n  -d '${JSON.stringify(body)}'`,
+};
+
+function showSnippet() {
+  try {
+    at("snippet").textContent = SNIPPETS[chosen("form")](request());
+    at("copy").disabled = false;
+  } catch (error) {
+    at("snippet").textContent = error.message;
+    at("copy").disabled = true;
+  }
+}
+
+async function copy(text, said) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // no secure context, or not allowed
+    const area = make("textarea", { readonly: true, class: "hidden", "aria-hidden": "true" });
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand("copy");
+    area.remove();
+    if (!done) said = "Could not copy; select the text instead.";
+  }
+  at("copied").textContent = said;
+}
+
+function download() {
+  const link = make("a", { href: URL.createObjectURL(new Blob([last.text], { type: "application/json" })), download: "plan.json" });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// --- start
+
+function listen() {
+  for (const [name, list] of Object.entries(STOPS)) {
+    const slider = at(`${name}-slider`);
+    Object.assign(slider, { min: 0, max: list.length - 1, step: 1 });
+    slider.addEventListener("input", () => { at(name).value = exact(list[slider.value]); });
+  }
+  at("share-slider").addEventListener("input", () => { at("share").value = at("share-slider").value; });
+  form.addEventListener("input", changed);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  at("reset").addEventListener("click", () => { restore({}); changed(); });
+  at("compare").addEventListener("click", compare);
+  at("copy").addEventListener("click", () => copy(at("snippet").textContent, "Copied."));
+  at("share-link").addEventListener("click", () => copy(location.href, "Link copied."));
+  at("download").addEventListener("click", download);
+  for (const one of document.querySelectorAll("input[name=form]")) one.addEventListener("change", showSnippet);
+  for (const one of document.querySelectorAll("input[name=measure]")) one.addEventListener("change", showErrors);
+  window.addEventListener("hashchange", () => { restore(fromAddress()); changed(); });
+}
+
+function offer(name, names) {
+  at(name).replaceChildren(...names.map((one) => make("option", { value: one }, one)));
+}
+
+async function start() {
+  listen();
+  busy("Starting…");
+  try {
+    const [first, second, third] = (await Promise.all(["v1/kernels", "v1/bitsums", "version"].map((path) => ask(path)))).map((text) => JSON.parse(text));
+    kernels = first.kernels;
+    bitsums = [...second.bitsums.filter((one) => one.name !== "auto"), { name: "auto", description: "the least noise, and the fewest messages among those" }];
+    offer("kernel", kernels.map((one) => one.name));
+    offer("bitsum", bitsums.map((one) => one.name));
+    offer("accountant", second.accountants);
+    at("version").textContent = `${third.name} ${third.version}.`;
+  } catch (error) {
+    complain(at("problem"), error);
+    idle("");
+    return;
+  }
+  restore(fromAddress());
+  settle();
+  refresh();
+}
+
+start();

@@ -1,0 +1,114 @@
+"""Errors as problem details (RFC 9457): every answer that is no success has this shape."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.responses import Response
+
+from accounting import InfeasibleError, PrivkdeError, UnlikeGuaranteesError
+from accounting.releases import finite
+from privkde.ledger.errors import (
+    BudgetExceededError,
+    BudgetExistsError,
+    KeyReusedError,
+    LedgerUnavailableError,
+    UnknownBudgetError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of problem: its status and what it is called."""
+
+    status: int
+    name: str
+    title: str
+
+    @property
+    def uri(self) -> str:
+        """Identifies the kind; relative to the service."""
+        return f"/problems/{self.name}"
+
+
+INVALID = Kind(422, "invalid-input", "A value breaks a stated rule")
+INFEASIBLE = Kind(422, "infeasible", "No parameters meet the request")
+UNLIKE = Kind(422, "unlike-guarantees", "Promises for different adjacencies or views")
+MALFORMED = Kind(400, "malformed", "The request is no JSON object")
+UNAUTHORIZED = Kind(401, "unauthorized", "A bearer token is needed")
+NOT_FOUND = Kind(404, "not-found", "There is nothing here")
+NO_METHOD = Kind(405, "method-not-allowed", "This cannot be done here")
+UNKNOWN_BUDGET = Kind(404, "unknown-budget", "No budget has this name")
+EXISTS = Kind(409, "budget-exists", "A budget of this name exists")
+EXCEEDED = Kind(409, "budget-exceeded", "The budget would be exceeded")
+KEY_REUSED = Kind(409, "key-reused", "The idempotency key belongs to another charge")
+TOO_LARGE = Kind(413, "too-large", "The request is too large")
+MEDIA = Kind(415, "unsupported-media-type", "The request must be application/json")
+MISDIRECTED = Kind(421, "misdirected", "The service is not known by this name")
+INTERNAL = Kind(500, "internal", "A mistake of the service")
+BUSY = Kind(503, "busy", "The service is busy")
+UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
+TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
+
+KINDS = (
+    MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, KEY_REUSED, TOO_LARGE, MEDIA,
+    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, TOO_SLOW,
+)  # fmt: skip
+BY_NAME = {kind.name: kind for kind in KINDS}
+
+_OF_ERRORS: tuple[tuple[type[PrivkdeError], Kind], ...] = (
+    (BudgetExceededError, EXCEEDED),
+    (BudgetExistsError, EXISTS),
+    (UnknownBudgetError, UNKNOWN_BUDGET),
+    (KeyReusedError, KEY_REUSED),
+    (LedgerUnavailableError, UNAVAILABLE),
+    (InfeasibleError, INFEASIBLE),
+    (UnlikeGuaranteesError, UNLIKE),
+    (PrivkdeError, INVALID),
+)
+
+
+class Problem(Exception):  # noqa: N818 (RFC 9457's own word)
+    """A problem on its way to whoever asked."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        detail: str,
+        extra: Mapping[str, float | None] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.kind, self.detail = kind, detail
+        self.extra: Mapping[str, float | None] = extra or {}
+        self.headers: Mapping[str, str] = headers or {}
+
+    @staticmethod
+    def of(error: PrivkdeError) -> Problem:
+        """What an error of the library becomes; an exceeded budget says by how much."""
+        kind = next(kind for known, kind in _OF_ERRORS if isinstance(error, known))
+        extra: dict[str, float | None] = {}
+        if isinstance(error, BudgetExceededError):
+            for name in ("requested", "remaining", "difference"):
+                extra[name] = finite(getattr(error, name))
+        return Problem(kind, str(error), extra)
+
+    def document(self) -> dict[str, Any]:
+        """The members of RFC 9457 and the problem's own."""
+        return {
+            "type": self.kind.uri,
+            "title": self.kind.title,
+            "status": self.kind.status,
+            "detail": self.detail,
+            **self.extra,
+        }
+
+    def response(self) -> Response:
+        """The answer."""
+        text = json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
+        return Response(text, self.kind.status, dict(self.headers), MEDIA_TYPE)

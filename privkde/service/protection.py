@@ -1,0 +1,121 @@
+"""What every request passes before it is looked at, and every answer before it leaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TOO_LARGE, Problem
+from privkde.service.settings import Settings
+
+log = logging.getLogger("privkde.service")
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+
+
+class Protection:
+    """Limits of size, names and media types; security headers; one line of log without what was asked.
+
+    A browser sends `application/json` to another origin only after asking, and nobody allows that here: so no page of
+    somebody else can plan or charge in a user's name.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status, sent = time.perf_counter(), 500, False
+
+        async def protected(message: Message) -> None:
+            nonlocal status, sent
+            if message["type"] == "http.response.start":
+                status, sent = message["status"], True
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        try:
+            try:
+                self._refuse(scope)
+                body = await self._body(scope, receive)
+                await self._app(scope, _replayed(body, receive), protected)
+            except Problem as problem:
+                await problem.response()(scope, receive, protected)
+            except Exception:
+                log.exception("a request failed")
+                if not sent:
+                    await Problem(INTERNAL, "nothing was changed; tell us.").response()(scope, receive, protected)
+        finally:
+            _log(scope, status, time.perf_counter() - started)
+
+    def _refuse(self, scope: Scope) -> None:
+        headers = Headers(scope=scope)
+        host = headers.get("host", "").rsplit(":", 1)[0].strip("[]") if headers.get("host") else ""
+        if self._settings.hosts != ("*",) and host not in self._settings.hosts:
+            raise Problem(MISDIRECTED, "address it by one of the names it was started with (--allow-host).")
+        media = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if scope["method"] in ("POST", "PUT", "PATCH") and media != "application/json":
+            raise Problem(MEDIA, "send JSON, and say so: Content-Type: application/json.")
+        if int(headers.get("content-length") or 0) > self._settings.largest_body:
+            raise self._too_large()
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        """The whole body, unless it is larger than it may be."""
+        if scope["method"] in ("GET", "HEAD"):
+            return b""
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return b"".join(parts)
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._settings.largest_body:
+                raise self._too_large()
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def _too_large(self) -> Problem:
+        return Problem(TOO_LARGE, f"a request may have {self._settings.largest_body:,} bytes at most.")
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Hand the body on, once; then wait for the client to leave."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+def _log(scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    """Method, route, status and time: neither what was asked nor who asked."""
+    route = getattr(scope.get("route"), "path", None)
+    line = {"method": scope["method"], "route": route, "status": status, "ms": round(1000.0 * seconds, 1)}
+    log.info("%s", json.dumps(line))

@@ -1,0 +1,120 @@
+"""Work in processes of its own: bounded in time, memory and number, and remembered by content."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import resource
+from collections import OrderedDict
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as OutOfTime
+from multiprocessing import get_context
+from typing import Any
+
+from pebble import ProcessExpired, ProcessPool
+
+from accounting import PrivkdeError
+from privkde.service.jobs import JOBS
+from privkde.service.problems import BUSY, BY_NAME, TOO_SLOW, Problem
+from privkde.service.settings import Settings
+
+RETRY_AFTER = "2"
+Answer = tuple[str | None, bytes]
+"""The name of a problem's kind, or None, and a document."""
+
+
+class Workers:
+    """Runs jobs; the same job on the same body is computed once and kept, refusals included."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._pool = ProcessPool(
+            max_workers=settings.workers,
+            context=get_context("spawn"),
+            initializer=_limit_memory,
+            initargs=[settings.memory_limit],
+        )
+        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept_bytes = 0
+        self._running: dict[str, asyncio.Task[Answer]] = {}
+
+    async def run(self, job: str, body: Mapping[str, Any]) -> bytes:
+        """The job's answer as JSON; raises `Problem`."""
+        key = content_key(job, body)
+        answer = self._kept.get(key)
+        if answer is not None:
+            self._kept.move_to_end(key)
+        else:
+            answer = await asyncio.shield(self._shared(key, job, body))
+        problem, document = answer
+        if problem is None:
+            return document
+        told = json.loads(document)
+        raise Problem(BY_NAME[problem], told.pop("detail"), told)
+
+    def _shared(self, key: str, job: str, body: Mapping[str, Any]) -> asyncio.Task[Answer]:
+        """Whoever asks the same meanwhile waits for the same answer; refused if too many wait already."""
+        task = self._running.get(key)
+        if task is not None:
+            return task
+        if len(self._running) >= self._settings.workers + self._settings.queue:
+            raise Problem(BUSY, "too many plans are being made; ask again soon.", headers={"Retry-After": RETRY_AFTER})
+        task = asyncio.create_task(self._computed(key, job, body))
+        self._running[key] = task
+        task.add_done_callback(lambda done: self._forget_running(key, done))
+        return task
+
+    def _forget_running(self, key: str, done: asyncio.Task[Answer]) -> None:
+        del self._running[key]
+        if not done.cancelled():
+            done.exception()  # seen, also if whoever asked went away
+
+    async def _computed(self, key: str, job: str, body: Mapping[str, Any]) -> Answer:
+        limit = self._settings.time_limit
+        try:
+            answer = await asyncio.wrap_future(self._pool.schedule(_answered, args=[job, dict(body)], timeout=limit))
+        except OutOfTime:
+            raise Problem(TOO_SLOW, f"it took more than {limit:g} s; ask for less, or use the command line.") from None
+        except (ProcessExpired, MemoryError):
+            raise Problem(TOO_SLOW, "it needed more memory than a request may use; use the command line.") from None
+        self._keep(key, answer)
+        return answer
+
+    def _keep(self, key: str, answer: Answer) -> None:
+        self._kept[key] = answer
+        self._kept_bytes += len(answer[1])
+        while self._kept_bytes > self._settings.cache_bytes and self._kept:
+            _, (_, oldest) = self._kept.popitem(last=False)
+            self._kept_bytes -= len(oldest)
+
+    def warm(self) -> None:
+        """Start the processes before anybody asks."""
+        for _ in range(self._settings.workers):
+            self._pool.schedule(_answered, args=["estimate", {}])
+
+    def stop(self) -> None:
+        """End all processes."""
+        self._pool.stop()  # type: ignore[no-untyped-call]
+        self._pool.join()
+
+
+def content_key(job: str, body: Mapping[str, Any]) -> str:
+    """Names a question by its content, whatever the order of its names."""
+    canonical = json.dumps([job, body], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _answered(job: str, body: dict[str, Any]) -> Answer:
+    """In a worker: the answer, or the problem that it is refused with."""
+    try:
+        document: dict[str, Any] = JOBS[job](body)
+        problem = None
+    except PrivkdeError as error:
+        found = Problem.of(error)
+        problem, document = found.kind.name, {"detail": found.detail, **found.extra}
+    return problem, json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _limit_memory(limit: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -1,0 +1,49 @@
+"""Every route of the OpenAPI document, fed with what its schemas allow and with what they do not (Schemathesis)."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, settings
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from privkde.service import Settings, create_app
+
+CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
+HONEST_REFUSALS = (503, 504)
+"""Busy and too slow: documented answers, not failures."""
+schema = schemathesis.openapi.from_dict(create_app().openapi())
+schema.config.phases.coverage.enabled = False  # thousands of cases, most of them the same refusal
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    ledger = tmp_path_factory.mktemp("fuzz") / "ledger.sqlite"
+    app = create_app(Settings(workers=2, ledger=str(ledger), time_limit=1.0))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", access_log=False))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@schema.parametrize()
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+def test_no_failure_and_nothing_undocumented(case: Any, address: str) -> None:
+    response = case.call(base_url=address)
+    failures = [] if response.status_code in HONEST_REFUSALS else [not_a_server_error]
+    case.validate_response(response, checks=CHECKS + failures)
