@@ -7,6 +7,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -24,6 +25,8 @@ WEAK_EPSILON = 10.0
 
 Fields = dict[str, str]
 
+PLANNER = "http://127.0.0.1:8000/"
+"""Where `privkde serve` listens by default."""
 PROGRAM = """import numpy as np
 from privkde import PrivateKDEClassifier
 
@@ -195,6 +198,23 @@ def _gallery(outcome: Outcome) -> Fields:
     }
 
 
+def _planner_state(outcome: Outcome) -> dict[str, str]:
+    """The demonstration's request as fields of the planner page (`privkde/service/page`)."""
+    request, label = outcome.model.plans[0].request, outcome.model.label_response()
+    state = {
+        "users": len(outcome.data.users),
+        "dim": request.dim,
+        "kernel": request.kernel,
+        "repetitions": request.repetitions,
+        "bitsum": request.bitsum,
+        "epsilon": request.epsilon,
+        "delta": request.delta,
+    }
+    if label is not None:
+        state |= {"labels": "separate", "classes": label.n_classes, "label_epsilon": label.label_epsilon}
+    return {name: str(value) for name, value in state.items() if value is not None}
+
+
 def _ending(outcome: Outcome) -> Fields:
     settings, total = outcome.settings, sum(outcome.timings.values())
     seeded = "" if settings.insecure_seed is None else f" --insecure-seed {settings.insecure_seed}"
@@ -212,6 +232,7 @@ def _ending(outcome: Outcome) -> Fields:
         "contract": escape(outcome.model.contract.tree(), quote=False),
         "commands": escape("\n".join(commands), quote=False),
         "program": escape(PROGRAM, quote=False),
+        "planner": escape(f"{PLANNER}#{urlencode(_planner_state(outcome))}"),
         "reproducible": secret if outcome.model.private else same,
         "version": privkde.__version__,
     }

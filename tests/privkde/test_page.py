@@ -301,7 +301,7 @@ def test_a_shared_link_restores_everything(page: Page, context: BrowserContext) 
 
 def test_a_refusal_is_told_beside_the_form(page: Page, service: str) -> None:
     before = values(page, "#tiles")
-    for field, value in (("epsilon", "-1"), ("users", "1"), ("delta", "0.7"), ("dim", "2.5"), ("repetitions", "0")):
+    for field, value in (("epsilon", "-1"), ("dim", "2.5"), ("repetitions", "0")):
         page.locator(f"#{field}").fill(value)
         problem = ask(service, "v1/plan", SMALL_REQUEST | {field: json.loads(value)})
         assert problem["status"] == 422
