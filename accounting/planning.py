@@ -20,7 +20,7 @@ from accounting.composition import LADDER, Rung, Touched
 from accounting.contract import Contract
 from accounting.contracts import classifier_contract, kde_contract
 from accounting.error import BitsumError, PredictedError, sup_error_bound
-from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, require_choice
 from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, Pure, rebuild
@@ -89,7 +89,7 @@ class Plan:
             raise InvalidInputError(f"schema={found!r} is not {SCHEMA!r}; load a file written by `privkde plan`.")
         try:
             instance, composition, error = data["instance"], data["composition"], data["error"]
-            return Plan(
+            found = Plan(
                 request=PlanRequest(**data["request"]),
                 accountant=data["accountant"],
                 bitsum=data["bitsum"],
@@ -112,6 +112,9 @@ class Plan:
             raise
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"plan document is incomplete or malformed near {error}; write it anew.") from error
+        if not found.guarantees or found.to_json() != data:
+            raise InvalidInputError("plan document holds more, less or other than its plan; write it anew.")
+        return found
 
     def protocol(self) -> BitsumProtocol:
         """The bitsum protocol with the planned parameters."""
@@ -123,6 +126,11 @@ class Plan:
         For a plan that came from somewhere else: a file, or whoever runs a collection that one is asked to join.
         """
         _verify(self)
+
+    def recomputed(self) -> Plan:
+        """The plan that follows from this one's request, accountant and parameters: what all its numbers should be."""
+        rung = LADDER[require_choice("accountant", self.accountant, LADDER)]
+        return _assemble(self.request, self.protocol(), rung, self.reasons)
 
     def dumps(self) -> str:
         """The document as text."""
@@ -155,9 +163,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
 
 def _verify(asked: Plan) -> None:
     request = asked.request
-    rung, protocol = LADDER.get(asked.accountant), asked.protocol()
-    if rung is None:
-        raise InvalidInputError(f"accountant={asked.accountant!r} of the plan is unknown; plan anew.")
+    rung, protocol = LADDER[require_choice("accountant", asked.accountant, LADDER)], asked.protocol()
     delta = _delta(request, protocol)
     if rung.excess(protocol, _touched(request, rung), float(request.epsilon), delta, certified=True) > 0.0:
         raise InvalidInputError(

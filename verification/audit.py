@@ -15,7 +15,7 @@ from multiprocessing import get_context
 
 from threadpoolctl import ThreadpoolController
 
-from accounting import InvalidInputError, Plan
+from accounting import InvalidInputError, Plan, PrivkdeError
 from accounting.errors import require_integer
 from privkde.model import DensityModel
 from verification.reporting.document import AuditReport, Result
@@ -24,12 +24,15 @@ from verification.verdicts import QUICK, Check, Effort, Subject
 LAYER_MODULES = (
     "verification.enumeration.checks",
     "verification.certified.checks",
+    "verification.publication",
     "verification.execution.checks",
     "verification.domain.checks",
     "verification.densities.checks",
     "verification.distinguishers.checks",
 )
 """Each has `CHECKS`. Loaded when an audit begins, and again in every worker."""
+UNRUNNABLE = ("plan-verifies", "published-model")
+"""Checks of plans whose parameters no protocol has."""
 LARGEST_SEED = 2**53 - 1
 """So that a seed is the same number in every reader of JSON."""
 
@@ -56,13 +59,13 @@ def audit(
     `if __name__ == "__main__":`. Which numbers are drawn depends on `seed` (default: a fresh one) and on the check's
     name, never on the order or on what else runs.
 
-    Raises `InvalidInputError` if the plan's parameters are outside of what any theorem covers, if the model belongs to
-    another request, or if `only` names no check that applies.
+    If no protocol has the plan's parameters, only checks that run nothing are run, and refute it. Raises
+    `InvalidInputError` if the model belongs to another request, or if `only` names no check that applies.
     """
     base = secrets.randbelow(2**32) if seed is None else require_integer("seed", seed, low=0, high=LARGEST_SEED)
     processes = (os.cpu_count() or 1) if workers is None else require_integer("workers", workers, low=1, high=1024)
     subject = Subject(plan=plan, model=model)
-    _require_auditable(subject)
+    _require_same_promise(plan, model)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
     applicable, silent = _applicable(subject)
     chosen = _chosen(applicable, silent, only)
@@ -81,9 +84,9 @@ def audit(
     )
 
 
-def collected() -> tuple[Job, ...]:
-    """All checks of all layers, in order."""
-    jobs = [(module, check) for module in LAYER_MODULES for check in importlib.import_module(module).CHECKS]
+def collected(modules: Sequence[str]) -> tuple[Job, ...]:
+    """All checks of these modules, in order."""
+    jobs = [(module, check) for module in modules for check in importlib.import_module(module).CHECKS]
     names = [check.name for _, check in jobs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -91,18 +94,14 @@ def collected() -> tuple[Job, ...]:
     return tuple(jobs)
 
 
-def _require_auditable(subject: Subject) -> None:
-    """A plan for which the protocol exists, and a model of the same request, if there is one."""
-    subject.plan.protocol()
-    if subject.model is None:
-        return
-    asked = subject.plan.request
-    for other in (one.request for one in subject.model.plans):
+def _require_same_promise(plan: Plan, model: DensityModel | None) -> None:
+    """A model of another collection is a mistake of whoever audits, not of the model."""
+    for other in () if model is None else (one.request for one in model.plans):
         for name in ("kernel", "dim", "epsilon", "delta"):
-            if getattr(other, name) != getattr(asked, name):
+            if getattr(other, name) != getattr(plan.request, name):
                 raise InvalidInputError(
                     f"the model was published for {name}={getattr(other, name)!r} and the plan says"
-                    f" {getattr(asked, name)!r}; give the plan that the model was made with."
+                    f" {getattr(plan.request, name)!r}; give the plan that the model was made with."
                 )
 
 
@@ -110,9 +109,20 @@ def _applicable(subject: Subject) -> tuple[list[Job], list[Job]]:
     """The checks with something to say about the subject, and the others."""
     applicable: list[Job] = []
     silent: list[Job] = []
-    for job in collected():
-        (applicable if _applies(job[1], subject) else silent).append(job)
+    runnable = _runnable(subject.plan)
+    for job in collected(LAYER_MODULES):
+        tells = (runnable or job[1].name in UNRUNNABLE) and _applies(job[1], subject)
+        (applicable if tells else silent).append(job)
     return applicable, silent
+
+
+def _runnable(plan: Plan) -> bool:
+    """Whether the plan's parameters are those of a protocol; if not, that is all there is to find."""
+    try:
+        plan.protocol()
+    except PrivkdeError:
+        return False
+    return True
 
 
 def _applies(check: Check, subject: Subject) -> bool:
@@ -162,7 +172,7 @@ def _results(jobs: Sequence[Job], subject: Subject, effort: Effort, base: int, p
     if processes <= 1:
         yield from (_attempt(check, subject, effort, base) for _, check in jobs)
         return
-    with _pool(processes) as pool:
+    with fresh_workers(processes) as pool:
         running = {pool.submit(_work, module, check.name, subject, effort, base): check for module, check in jobs}
         for done in as_completed(running):
             error = done.exception()
@@ -170,8 +180,8 @@ def _results(jobs: Sequence[Job], subject: Subject, effort: Effort, base: int, p
 
 
 @contextmanager
-def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes, since threads do not survive a fork; what has not begun is dropped if the block fails."""
+def fresh_workers(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that share nothing with this one; what has not begun is dropped if the block fails."""
     pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"))
     try:
         yield pool

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import lru_cache
 
 from accounting import Plan, PlanRequest
 from accounting.planning import plan as make_plan
+
+LARGEST_CLIPPED = 0.75
+"""R of a miniature whose plan clips, at most: below 1, so that it rotates and clips, too."""
 
 
 @lru_cache(maxsize=64)
@@ -25,7 +29,8 @@ def miniature(
 ) -> Plan:
     """The same kernel, bitsum protocol, accountant and labels for fewer users, dimensions and repetitions.
 
-    Separate labels are left out: a miniature is one group's collection. Joint labels keep two classes.
+    Separate labels are left out: a miniature is one group's collection. Joint labels keep two classes. Identity
+    features that are rotated and clipped stay so (`_bound`).
     """
     request = plan.request
     joint = request.joint
@@ -41,8 +46,20 @@ def miniature(
         min_users=None,
         classes=2 if joint else None,
         label_epsilon=None,
-        bound=1.0 if request.kernel == "inner-product" else None,
+        bound=_bound(request, dim),
         noise_shape=int(plan.parameters.get("noise_shape", 1)),
         allow_useless=True,
     )
     return _made(small)
+
+
+def _bound(request: PlanRequest, dim: int) -> float | None:
+    """R of identity features in `dim` dimensions: R√d is kept, so coordinates are clipped about as often.
+
+    At most `LARGEST_CLIPPED`, unless the plan has R = 1 or there is only one dimension, in which nothing is rotated
+    and Σ t² = 1/R² cannot be reached.
+    """
+    if request.kernel != "inner-product":
+        return None
+    bound = request.facts().bound
+    return 1.0 if bound >= 1.0 or dim == 1 else min(LARGEST_CLIPPED, bound * math.sqrt(request.dim / dim))

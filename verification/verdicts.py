@@ -26,7 +26,7 @@ class Layer(StrEnum):
     EXACT = "exact"
     """Full enumeration at a small size, in exact or interval arithmetic."""
     CERTIFIED = "certified"
-    """The plan's own numbers, recomputed by an independent route with rigorous rounding."""
+    """The plan's own numbers at full size, computed again from its parameters."""
     STATISTICAL = "statistical"
     """Samples of the implementation."""
 
@@ -51,11 +51,12 @@ class NotRefuted:
     """No contradiction was found. An honest system is refuted with probability at most `alpha`.
 
     A defect of size `smallest_detectable_defect` (in the unit that the finding's note names) is found with probability
-    at least `power`. Exact and certified checks have alpha 0 and power 1 within what they enumerate.
+    at least `power`, which is None where nothing is known of it, as in a search. Exact and certified checks have
+    alpha 0.
     """
 
     alpha: float
-    power: float
+    power: float | None
     smallest_detectable_defect: float | None
     seed: int | None = None
 
@@ -120,7 +121,7 @@ def finding(
     found: str,
     numbers: Mapping[str, float] | None = None,
     alpha: float = 0.0,
-    power: float = 1.0,
+    power: float | None = None,
     smallest_detectable_defect: float | None = None,
     seed: int | None = None,
     note: str = "",

@@ -18,8 +18,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from accounting import InvalidInputError, Plan, PrivkdeError
-from privkde.cli.parsing import fail, whole
-from privkde.files import require_replaceable, require_writable, write_text
+from privkde.cli.parsing import EXIT_BAD_INPUT, fail, whole
+from privkde.files import require_writable, write_text
 from privkde.model import DensityModel
 from privkde.progress import Tracker, tracked
 
@@ -73,7 +73,7 @@ def _audited(parsed: argparse.Namespace) -> int:
         raise InvalidInputError("--plan is missing; give a plan written by `privkde plan --output`, or --saboteurs.")
     verdicts, writing = _verification("verdicts"), _verification("reporting.writing")
     if parsed.output is not None:
-        require_replaceable(parsed.output.resolve(), writing.OWN_FILES)
+        writing.require_ready(parsed.output)
     plan = _read_plan(parsed.plan)
     model = None if parsed.model is None else DensityModel.load(parsed.model)
     with tracked(sys.stderr.isatty()) as tracker:
@@ -86,10 +86,33 @@ def _audited(parsed: argparse.Namespace) -> int:
             progress=_Bar(tracker, "checks"),
         )
     report = report.told_of(plan_path=str(parsed.plan), model_path=None if model is None else str(parsed.model))
-    notes = [] if parsed.output is None else writing.write_report(report, parsed.output)
-    with _readers_may_leave():
-        _show(report, notes, parsed.output)
-    return int(report.exit_code)
+    told = _succeeded("shown", lambda: _show(report))
+    if parsed.output is not None:  # after the verdict was shown: what fails here cannot hide it
+        told &= _succeeded("written (one in the folder is of an earlier audit)", lambda: _write(report, parsed.output))
+    return int(report.exit_code) if told or report.refuted else EXIT_BAD_INPUT
+
+
+def _succeeded(done: str, step: Callable[[], None]) -> bool:
+    """Whether the report could be shown or written; if not, that is said, and what was found stands."""
+    try:
+        with _readers_may_leave():
+            step()
+    except Exception as error:
+        known = isinstance(error, PrivkdeError | OSError)
+        if not known:
+            traceback.print_exc()
+        reason = str(error) if known else type(error).__name__
+        print(f"privkde: error: the report could not be {done}: {reason}", file=sys.stderr)
+        return False
+    return True
+
+
+def _write(report: Any, output: Path) -> None:
+    notes = _verification("reporting.writing").write_report(report, output)
+    console = Console()
+    for note in notes:
+        console.print(note, style="dim", highlight=False, markup=False)
+    console.print(f"written: {output}", highlight=False, markup=False)
 
 
 def _verification(module: str = "") -> Any:
@@ -126,46 +149,50 @@ class _Bar:
 
 @contextmanager
 def _readers_may_leave() -> Iterator[None]:
-    """A closed pipe must not change the verdict: the report is written, and rich would exit with 1, "refuted"."""
+    """A closed pipe must not change the verdict: rich would exit with 1, "refuted"."""
     with suppress(BrokenPipeError, SystemExit):
         yield
 
 
-def _show(report: Any, notes: list[str], output: Path | None) -> None:
-    console = Console()
+def _show(report: Any) -> None:
+    console, wording = Console(), _verification("reporting.wording")
     console.print(_table(report))
     for result in report.results:
-        if result.verdict == "refuted":
-            console.print(f"[bold red]{escape(result.name)}[/]: {escape(result.finding.verdict.witness.found)}")
         if result.verdict != "not-refuted":
+            console.print(f"[{_STYLES[result.verdict]}]{escape(result.name)}[/]: {escape(_reason(result))}")
             console.print(f"  see it again: {report.replay(result)}", highlight=False, markup=False, soft_wrap=True)
     if report.not_applicable:
         console.print(f"not applicable: {', '.join(report.not_applicable)}", style="dim", highlight=False)
-    style = _STYLES[report.verdict]
+    checks, honest = wording.counted(len(report.results), "check"), wording.false_alarms(report.false_alarm_rate)
     console.print(
-        f"[{style}]{report.verdict}[/]: {len(report.results)} checks in {report.seconds:.1f} s, seed {report.seed}, an"
-        f" honest system is refuted with probability ≤ {report.false_alarm_rate:.2g}",
+        f"[{_STYLES[report.verdict]}]{report.verdict}[/]: {checks} in {report.seconds:.1f} s, seed {report.seed};"
+        f" {honest}",
         highlight=False,
     )
-    for note in notes:
-        console.print(note, style="dim", highlight=False, markup=False)
-    if output is not None:
-        console.print(f"written: {output}", highlight=False, markup=False)
+
+
+def _reason(result: Any) -> str:
+    return f"stopped: {result.error}" if result.finding is None else str(result.finding.verdict.witness.found)
 
 
 def _table(report: Any) -> Table:
+    """Fits 80 columns: the depth has a line of its own, and errors are told below."""
     table = Table(
         title=f"Audit of plan {report.plan_sha256[:12]}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
-    for name in ("check", "depth", "verdict"):
+    for name in ("check", "verdict"):
         table.add_column(name, no_wrap=True)
     for name in ("found", "limit", "s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in report.results:
-        found = one.finding
-        numbers = (one.error, "") if found is None else (f"{found.statistic:.4g}", f"{found.bound:.4g}")
-        verdict = f"[{_STYLES[one.verdict]}]{one.verdict}[/]"
-        table.add_row(escape(one.name), str(one.layer), verdict, *numbers, f"{one.seconds:.1f}")
+    for layer in _verification("verdicts").Layer:
+        results = [one for one in report.results if one.layer is layer]
+        if results:
+            table.add_row(f"[dim]{layer}[/]")
+        for one in results:
+            found = one.finding
+            numbers = ("—", "—") if found is None else (f"{found.statistic:.4g}", f"{found.bound:.4g}")
+            verdict = f"[{_STYLES[one.verdict]}]{one.verdict}[/]"
+            table.add_row(f"  {escape(one.name)}", verdict, *numbers, f"{one.seconds:.1f}")
     return table
 
 

@@ -356,3 +356,50 @@ def test_an_unknown_accountant_is_found(small_plan: dict[str, Any]) -> None:
     document = {**small_plan, "accountant": "wishful"}
     with pytest.raises(InvalidInputError, match="unknown"):
         Plan.from_json(document).verify()
+
+
+def _second_contract(document: dict[str, Any]) -> None:
+    document["contracts"].append(document["contracts"][0])
+
+
+def _further_name(document: dict[str, Any]) -> None:
+    document["note"] = "trust me"
+
+
+def _other_sum(document: dict[str, Any]) -> None:
+    document["error"]["predicted_rmse"] /= 2
+
+
+def _no_guarantee(document: dict[str, Any]) -> None:
+    document["guarantees"] = []
+
+
+@pytest.mark.parametrize("alter", [_second_contract, _further_name, _other_sum, _no_guarantee])
+def test_a_document_that_says_more_than_a_plan_is_refused(
+    small_plan: dict[str, Any], alter: Callable[[dict[str, Any]], None]
+) -> None:
+    document = copy.deepcopy(small_plan)
+    alter(document)
+    with pytest.raises(InvalidInputError, match="more, less or other"):
+        Plan.from_json(document)
+
+
+@pytest.mark.parametrize(
+    ("bitsum", "name"), [("3nb", "flood_shape_per_user"), ("poisson", "mean_per_user"), ("pure", "n_users")]
+)
+def test_shares_that_do_not_add_up_are_found(bitsum: str, name: str) -> None:
+    plan = plan_budget(users=500, dim=8, repetitions=4, epsilon=4.0, delta=1e-6, bitsum=bitsum, allow_useless=True)
+    document = plan.to_json()
+    document["instance"]["parameters"][name] /= 2
+    with pytest.raises(InvalidInputError, match="do not agree"):
+        Plan.from_json(document).verify()
+
+
+def test_parameters_of_another_protocol_are_found(small_plan: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match="lack"):
+        Plan.from_json({**small_plan, "bitsum": "poisson"}).verify()
+
+
+def test_a_plan_is_what_follows_from_its_parameters() -> None:
+    plan = plan_budget(**SMALL)
+    assert plan.recomputed() == plan

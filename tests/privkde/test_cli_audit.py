@@ -18,6 +18,8 @@ from tests.plans import plan_for
 from tests.privkde.test_cli import refuse
 from tests.verification import stand_ins
 from tests.verification.test_audit import REQUEST, runner, tampered
+from verification import verdicts
+from verification.verdicts import Layer
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +27,7 @@ def stood_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stand-ins instead of real checks, one core: no test here waits for a process to start."""
     monkeypatch.setattr(runner, "LAYER_MODULES", (stand_ins.__name__,))
     monkeypatch.setattr("os.cpu_count", lambda: 1)
-    for name in ("page", "pdf"):  # figures take a second each and are tested elsewhere
+    for name in ("drawing", "pdf"):  # figures take a second each and are tested elsewhere
         monkeypatch.setattr(f"verification.reporting.{name}.find_spec", lambda package: None)
 
 
@@ -127,8 +129,6 @@ def test_a_broken_plan_ends_with_2(
 
 
 def test_what_cannot_be_audited_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan = altered(tmp_path / "plan.json", flip_probability=0.6)
-    assert "flip_probability" in refuse(capsys, "audit", "--plan", str(plan))
     assert "--plan is missing" in refuse(capsys, "audit")
     assert "No such file" in refuse(capsys, "audit", "--plan", str(tmp_path / "none.json"))
     honest = str(written(tmp_path / "plan.json"))
@@ -139,6 +139,89 @@ def test_what_cannot_be_audited_ends_with_2(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").touch()
     assert "thesis.txt" in refuse(capsys, "audit", "--plan", honest, "--output", str(tmp_path / "full"))
+
+
+def test_a_plan_without_a_protocol_is_refuted_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runner, "LAYER_MODULES", ("verification.certified.checks",))
+    plan, folder = altered(tmp_path / "plan.json", flip_probability=0), tmp_path / "report"
+    assert main(["audit", "--plan", str(plan), "--output", str(folder)]) == 1
+    report = document(folder)
+    assert [(one["name"], one["verdict"]) for one in report["checks"]] == [("plan-verifies", "refuted")]
+    assert report["not_applicable"] == ["certified-bound"]
+    assert (folder / "registry.yaml").is_file()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "1 check in" in out
+    assert "no false alarms" in out
+
+
+def test_the_table_fits_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    longest = "distinguisher-communication"
+
+    def ugly(subject: Any, effort: Any, seed: int) -> Any:
+        return verdicts.finding(longest, Layer.STATISTICAL, "", statistic=-1.23456e-300, bound=1.23456e300, found="")
+
+    checks = (
+        verdicts.Check(name=longest, layer=Layer.STATISTICAL, about="", run=ugly),
+        verdicts.Check(name="aggregated-equals-faithful", layer=Layer.EXACT, about="", run=stand_ins.BROKEN.run),
+    )
+    monkeypatch.setattr(stand_ins, "CHECKS", checks)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["audit", "--plan", str(written(tmp_path / "plan.json"))]) == 2
+    out = capsys.readouterr().out
+    for whole in (longest, "not-refuted", "-1.235e-300", "1.235e+300", "could-not-run"):
+        assert whole in out
+    assert "aggregated-equals-faithful: stopped: ZeroDivisionError" in out
+
+
+@pytest.mark.parametrize("content", ["garbage", "[]", '{"schema": "privkde.saboteurs/1"}', '{"schema": "other/1"}'])
+@pytest.mark.parametrize("flip", [0.2, 0.01])
+def test_a_broken_matrix_is_refused_before_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: str, flip: float
+) -> None:
+    plan = altered(tmp_path / "plan.json", flip_probability=flip)
+    folder = tmp_path / "report"
+    folder.mkdir()
+    (folder / "saboteurs.json").write_text(content)
+    monkeypatch.setattr(stand_ins, "CHECKS", ())  # an audit would find nothing to run
+    said = refuse(capsys, "audit", "--plan", str(plan), "--output", str(folder))
+    assert "saboteurs.json" in said
+    assert "delete it" in said
+    assert [one.name for one in folder.iterdir()] == ["saboteurs.json"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyError("rows")])
+def test_a_report_that_cannot_be_written_does_not_hide_a_refutation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def full(report: Any, output: Path) -> list[str]:
+        raise error
+
+    monkeypatch.setattr("verification.reporting.writing.write_report", full)
+    folder = tmp_path / "report"
+    plan = altered(tmp_path / "plan.json", flip_probability=0.01)
+    assert main(["audit", "--plan", str(plan), "--output", str(folder)]) == 1
+    told = capsys.readouterr()
+    assert "bits flip with probability 0.01" in told.out
+    assert "the report could not be written" in told.err
+    assert "written:" not in told.out
+    assert main(["audit", "--plan", str(written(plan)), "--output", str(folder)]) == 2
+
+
+def test_a_terminal_that_cannot_show_it_does_not_hide_a_refutation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unprintable(report: Any) -> None:
+        raise UnicodeEncodeError("ascii", "ε", 0, 1, "ordinal not in range")
+
+    monkeypatch.setattr(auditing, "_show", unprintable)
+    plan, folder = altered(tmp_path / "plan.json", flip_probability=0.01), tmp_path / "report"
+    assert main(["audit", "--plan", str(plan), "--output", str(folder)]) == 1
+    assert "could not be shown: UnicodeEncodeError" in capsys.readouterr().err
+    assert document(folder)["verdict"] == "refuted"
 
 
 def test_a_mistake_of_ours_is_not_a_refutation(
@@ -190,7 +273,8 @@ def test_saboteurs_are_printed_and_written(
     monkeypatch.setattr(saboteurs, "run_matrix", run_matrix)
     assert main(["audit", "--saboteurs", "--output", str(tmp_path / "report")]) == (0 if complete else 1)
     assert "no noise ✗" in capsys.readouterr().out
-    assert json.loads((tmp_path / "report" / "saboteurs.json").read_text())["complete"] is complete
+    document = json.loads((tmp_path / "report" / "saboteurs.json").read_text())
+    assert document["complete"] is complete
 
 
 def test_saboteurs_bring_their_own_plans(capsys: pytest.CaptureFixture[str]) -> None:

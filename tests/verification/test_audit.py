@@ -16,7 +16,7 @@ from tests.verification import stand_ins
 from tests.verification.stand_ins import BROKEN, CHECKS, DRAWN, ENDLESS, FLIPS
 from verification import FULL, QUICK, AuditReport, audit
 from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED, plan_hash
-from verification.verdicts import Check, Layer
+from verification.verdicts import Check, Layer, Refuted
 
 REQUEST: dict[str, Any] = {
     "users": 400,
@@ -75,12 +75,6 @@ def test_a_tampered_plan_is_audited_and_refuted() -> None:
     report = run(plan)
     assert (report.verdict, report.exit_code) == (REFUTED, 1)
     assert [one.name for one in report.refuted] == ["flips"]
-
-
-@pytest.mark.parametrize("flip", [0.0, 0.5, 0.7, -0.1])
-def test_a_plan_without_a_protocol_is_refused(flip: float) -> None:
-    with pytest.raises(InvalidInputError, match="flip_probability"):
-        run(tampered(plan_for(**REQUEST), flip))
 
 
 def test_workers_find_the_same_as_this_process() -> None:
@@ -209,3 +203,31 @@ def test_a_flip_lowered_by_hand_is_refuted_by_the_certificate() -> None:
     report = run(plan, only=["plan-verifies", "certified-bound"])
     assert (report.verdict, report.exit_code) == (REFUTED, 1)
     assert [one.name for one in report.refuted] == ["plan-verifies", "certified-bound"]
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize("flip", [0.0, 0.5, 0.7, -0.1])
+def test_a_plan_that_no_protocol_has_is_refuted_by_what_runs_nothing(flip: float) -> None:
+    report = run(tampered(plan_for(**REQUEST), flip))
+    assert (report.verdict, report.exit_code) == (REFUTED, 1)
+    assert [one.name for one in report.results] == ["plan-verifies"]
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.parametrize(
+    ("section", "name", "value"),
+    [
+        ("composition", "instances_per_user", 0),
+        ("communication", "messages_per_user", 1.0),
+        ("error", "sup_rmse_bound", 1e-6),
+        ("instance", "epsilon_0", 1e-3),
+    ],
+)
+def test_numbers_that_do_not_follow_from_the_parameters_are_refuted(section: str, name: str, value: float) -> None:
+    document = plan_for(**REQUEST).to_json()
+    document[section][name] = value
+    report = run(Plan.from_json(document), only=["plan-verifies"])
+    (found,) = report.refuted
+    assert found.finding is not None
+    assert isinstance(found.finding.verdict, Refuted)
+    assert f"plan.{section}.{name} is {value!r}" in found.finding.verdict.witness.found

@@ -9,8 +9,9 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from scipy import stats
 
-from accounting import Plan
+from accounting import InvalidInputError, Plan, PlanRequest
 from tests.plans import plan_for
 from verification import exact
 from verification.brute_force import PlaneLaw, precise_negative_binomial, precise_poisson, table
@@ -18,8 +19,8 @@ from verification.certified import noise_laws, renyi
 from verification.certified.certificate import certify
 from verification.certified.checks import CHECKS, certified_bound, slack
 from verification.certified.composed_loss import lower_profile
-from verification.certified.neighbors import neighbors
-from verification.verdicts import QUICK, Finding, Subject
+from verification.certified.neighbors import Moves, neighbors
+from verification.verdicts import QUICK, Finding, NotRefuted, Refuted, Subject
 
 
 def real_plan(**changes: object) -> Plan:
@@ -128,7 +129,9 @@ def test_honest_plans_with_flips_pass_and_the_lower_bound_is_close(name: str) ->
     found = verdict(plan)
     assert not found.refuted, found.note
     certificate = certify(plan)
-    assert certificate.lower_epsilon >= 0.98 * certificate.claimed_epsilon
+    assert certificate.covered_epsilon >= 0.98 * certificate.claimed_epsilon
+    if name != "pure":
+        assert certificate.lower_epsilon == certificate.covered_epsilon, "records attain these flips"
 
 
 @pytest.mark.parametrize(
@@ -136,20 +139,23 @@ def test_honest_plans_with_flips_pass_and_the_lower_bound_is_close(name: str) ->
     [
         ({"kernel": "inner-product", "repetitions": None, "dim": 768}, 0.85),
         ({"kernel": "inner-product", "repetitions": None, "dim": 16}, 0.98),
-        ({"kernel": "laplacian", "dim": 16}, 0.5),
+        ({"kernel": "laplacian", "dim": 16}, 0.85),
+        ({"kernel": "laplacian", "dim": 16, "bitsum": "poisson"}, 0.85),
+        ({"kernel": "inner-product-signs"}, 0.85),
         ({"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}, 0.8),
         ({"classes": 3, "labels": "joint"}, 0.85),
     ],
-    ids=["clipped", "ball", "hashed", "joint", "joint-gaussian"],
+    ids=["clipped", "ball", "hashed", "hashed-poisson", "signs", "joint", "joint-gaussian"],
 )
 def test_honest_geometric_plans_pass(changes: dict[str, object], closeness: float) -> None:
     plan = real_plan(**changes)
     assert plan.accountant == "geometric"
     certificate = certify(plan)
-    assert closeness * 2.0 <= certificate.lower_epsilon <= 2.0
+    assert closeness * 2.0 <= certificate.covered_epsilon <= 2.0
+    assert 0.0 < certificate.lower_epsilon <= certificate.covered_epsilon
     assert certificate.upper_epsilon is not None
     assert certificate.upper_epsilon <= 2.0 * (1.0 + slack(1e-6))
-    assert certificate.lower_epsilon <= certificate.upper_epsilon
+    assert certificate.covered_epsilon <= certificate.upper_epsilon
 
 
 @pytest.mark.parametrize(
@@ -183,4 +189,133 @@ def test_plan_verifies_refutes_an_altered_plan() -> None:
 
 def test_hashed_kernels_touch_two_buckets_per_repetition() -> None:
     plan = real_plan(kernel="laplacian", dim=4, repetitions=5, accountant="pld", users=3000, delta=1e-3)
-    assert neighbors(plan).flips == plan.instances_per_user == 10
+    assert neighbors(plan).covered == Moves(plan.instances_per_user) == Moves(10)
+    assert neighbors(plan).attained == Moves(5, half=True)
+
+
+ATTAINED: dict[str, tuple[dict[str, object], Moves]] = {
+    "gaussian": ({}, Moves(64)),
+    "few dimensions": ({"dim": 4}, Moves(4)),
+    "hashed": ({"kernel": "laplacian", "dim": 16, "accountant": "pld"}, Moves(64, half=True)),
+    "identity": ({"kernel": "inner-product", "repetitions": None, "dim": 16, "accountant": "pld"}, Moves(1)),
+    "signs": ({"kernel": "inner-product-signs", "accountant": "pld"}, Moves(1)),
+}
+
+
+@pytest.mark.parametrize("name", ATTAINED)
+def test_what_records_attain_does_not_depend_on_the_rung(name: str) -> None:
+    changes, attained = ATTAINED[name]
+    found = neighbors(real_plan(**changes))
+    assert found.attained == attained
+    assert found.covered == Moves(found.instances)
+
+
+def test_covered_and_attained_are_told_apart() -> None:
+    """The same parameters under another rung: what holds for people is the same, what the rung covers is not."""
+    plan = real_plan(kernel="laplacian", dim=16, accountant="pld")
+    flips, shifts = certify(plan), certify(dataclasses.replace(plan, accountant="geometric"))
+    assert flips.lower_epsilon == shifts.lower_epsilon
+    assert shifts.upper_epsilon is not None
+    assert flips.lower_epsilon <= shifts.upper_epsilon < flips.covered_epsilon
+    assert flips.lower_curve[1] == (flips.lower_epsilon, flips.delta), "the curve is that of the promise"
+
+
+def test_the_witness_says_whether_the_promise_or_its_proof_is_false() -> None:
+    hashed = verdict(altered(real_plan(kernel="laplacian", dim=16, accountant="pld"), "flip_probability", 0.9))
+    assert isinstance(hashed.verdict, Refuted)
+    assert "the contract's claim for the touched bits is false" in hashed.verdict.witness.found
+    assert hashed.verdict.witness.numbers["lower"] < 2.0 < hashed.verdict.witness.numbers["covered"]
+    gaussian = verdict(altered(real_plan(), "flip_probability", 0.9))
+    assert isinstance(gaussian.verdict, Refuted)
+    assert "the promise to people is false" in gaussian.verdict.witness.found
+    assert gaussian.verdict.witness.numbers["lower"] > 2.0
+
+
+def test_half_moves_are_those_of_a_coin_and_a_certain_one() -> None:
+    """Others all at 1, the target's bit a coin or 1: the exact law of one repetition is not below the bound."""
+    plan = plan_for(users=12, kernel="laplacian", dim=4, repetitions=2, epsilon=6.0, delta=1e-2, allow_useless=True)
+    plan = dataclasses.replace(plan, parameters={"flip_probability": 0.25})
+    assert neighbors(plan).attained == Moves(2, half=True)
+    pair = exact.response_pair([1] * 11, Fraction(1, 4))
+    half = [(a + b) / 2 for a, b in zip(pair.upper, pair.lower, strict=True)]
+    low = certify(plan).lower_epsilon
+    growth = Fraction(math.exp(low))
+    worst = max(
+        sum(max(a * b - growth * c * d, Fraction(0)) for a, c in one for b, d in one)
+        for one in (list(zip(half, pair.upper, strict=True)), list(zip(pair.upper, half, strict=True)))
+    )
+    assert low > 0.0
+    assert float(worst) > 1e-2
+    assert float(worst) < 1.2e-2, "sharp"
+
+
+def test_pure_says_nothing_of_people_from_below() -> None:
+    found = certify(real_plan(**HONEST["pure"]))
+    assert found.lower_epsilon == 0.0
+    assert any("silent" in note for note in found.notes)
+
+
+def test_the_smallest_defect_is_the_gap_of_the_certificate() -> None:
+    plan = real_plan()
+    found, checked = certify(plan), verdict(plan).verdict
+    assert found.upper_epsilon is not None
+    assert isinstance(checked, NotRefuted)
+    assert checked.power == 1.0
+    assert checked.smallest_detectable_defect == pytest.approx(found.upper_epsilon / found.covered_epsilon - 1.0)
+
+
+def test_without_an_upper_bound_no_defect_is_certain_to_be_found() -> None:
+    found = verdict(real_plan(bitsum="3nb", noise_shape=2))
+    assert isinstance(found.verdict, NotRefuted)
+    assert (found.verdict.power, found.verdict.smallest_detectable_defect) == (0.0, None)
+    assert "power 0" in found.note
+
+
+JOINT: dict[str, object] = {"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}
+
+
+@pytest.mark.parametrize("changes", [JOINT, {"kernel": "inner-product-signs"}], ids=["joint", "signs"])
+def test_the_accountants_facts_are_not_read(changes: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = real_plan(**changes)
+    expected = neighbors(plan)
+
+    def unread(_: PlanRequest) -> None:
+        raise AssertionError("the certificate read what the accountant derived")
+
+    monkeypatch.setattr(PlanRequest, "facts", unread)
+    monkeypatch.setattr(PlanRequest, "rounding_bound", property(unread))
+    assert neighbors(plan) == expected
+
+
+def test_the_size_weight_is_the_declared_one() -> None:
+    plan = real_plan(classes=3, labels="joint", dim=4, repetitions=2)
+    loud = dataclasses.replace(plan.contract, parameters={**plan.contract.parameters, "size_weight": 1.0})
+    before, after = (neighbors(one).squared_shift for one in (plan, dataclasses.replace(plan, contract=loud)))
+    assert (before, after) == (2.0, 3.0)
+    silent = dataclasses.replace(plan.contract, parameters={})
+    with pytest.raises(InvalidInputError, match="size_weight"):
+        neighbors(dataclasses.replace(plan, contract=silent))
+
+
+@pytest.mark.parametrize(("times", "flip"), [(100_000, 0.4985), (700_000, 0.49935), (2_000_000, 0.4999)])
+def test_rounding_very_many_losses_does_not_wrap_them_around(times: int, flip: float) -> None:
+    """Rounding moves the sum by more than the window is wide, and the window follows it.
+
+    One bit, sent many times without others; δ(ε) is a binomial sum.
+    """
+    profile = lower_profile(noise_laws.response(1, flip, 0, 0, 1e-30), times, 1e-6)
+    ones = np.arange(times + 1)
+    losses, logs = (2.0 * ones - times) * math.log((1.0 - flip) / flip), stats.binom.logpmf(ones, times, 1.0 - flip)
+    for epsilon in np.linspace(0.01, 35.0, 60).tolist():
+        over = losses > epsilon
+        truth = float(np.sum(np.exp(logs[over]) * -np.expm1(epsilon - losses[over])))
+        assert profile.delta(epsilon) <= truth * (1.0 + 1e-6)
+    assert profile.outside <= 1e-12
+    assert profile.loose
+
+
+def test_a_lower_bound_that_rounding_made_useless_says_so() -> None:
+    plan = real_plan(users=1000, dim=1_000_000, repetitions=64)
+    plan = dataclasses.replace(plan, request=dataclasses.replace(plan.request, repetitions=1_000_000))
+    plan = dataclasses.replace(plan, parameters={"flip_probability": 0.4999})
+    assert any("useless" in note or "loose" in note for note in certify(plan).notes)

@@ -13,7 +13,7 @@ from accounting.mechanisms import BITSUMS
 from accounting.pmf import Pmf
 from verification.brute_force import Mass, precise_negative_binomial, precise_poisson
 from verification.execution import count_laws as laws
-from verification.execution.conduct import _descents, _matches
+from verification.execution.order import _descents, _hypergeometric, _matches
 from verification.execution.stages import transparent
 
 from .subjects import subject
@@ -63,20 +63,71 @@ def test_a_long_convolution_agrees_with_a_short_one() -> None:
     long = laws.negative_binomial_table(20.0, stop_probability=0.004)
     assert len(long.values) ** 2 > laws.DIRECT
     both = laws.plus(long, long)
-    assert both.missing >= laws.TRANSFORM_ERROR
-    assert difference(both, laws.negative_binomial_table(40.0, stop_probability=0.004)) < 1e-12
+    exact = laws.negative_binomial_table(40.0, stop_probability=0.004)
+    assert difference(both, exact) < 1e-12
+    assert both.missing >= 2.0 * laws.TRANSFORM_ERROR
+
+
+@pytest.mark.parametrize(("shape", "stop"), [(20.0, 0.004), (1e-5, 0.006), (1.0, 0.006)])
+def test_a_transform_errs_by_much_less_than_is_granted(shape: float, stop: float) -> None:
+    """Against sums of products, at some places: the values are lower bounds, also of narrow peaks and far tails."""
+    law = laws.negative_binomial_table(shape, stop_probability=stop)
+    assert len(law.values) ** 2 > laws.DIRECT
+    both = laws.plus(law, laws.times(law, -1))
+    for k in (0, 1, 100, 3000, -3000, both.stop - 1):
+        first, second = law.values[max(k, 0) :], law.values[max(-k, 0) :]
+        size = min(len(first), len(second))
+        exact, share = float(np.dot(first[:size], second[:size])), laws.TRANSFORM_ERROR / len(both.values)
+        assert both.values[k - both.start] <= exact * (1.0 + 1e-14)
+        assert exact * (1.0 - 1e-14) - 1.2 * share <= both.values[k - both.start]
 
 
 @pytest.mark.parametrize("failure", [1e-2, 1e-8])
 def test_the_radius_of_a_mean_bounds_the_exact_tail_and_is_not_idle(failure: float) -> None:
     n, p = 400, 0.1875
-    radius = laws.mean_radius(laws.binomial_table(1, p), n, failure)
+    radius = laws.mean_radius([laws.binomial_table(1, p)], n, failure)
     tail = stats.binom.sf(math.floor(n * (p + radius)), n, p) + stats.binom.cdf(math.ceil(n * (p - radius)) - 1, n, p)
     assert tail <= failure
     shorter = 0.8 * radius
     tail = stats.binom.sf(math.floor(n * (p + shorter)), n, p) + stats.binom.cdf(math.ceil(n * (p - shorter)) - 1, n, p)
     assert tail > failure / 100.0
-    assert laws.mean_radius(laws.point(3), n, failure) == 0.0
+    assert laws.mean_radius([laws.point(3)], n, failure) == 0.0
+
+
+def test_the_radius_of_a_sum_is_that_of_its_parts() -> None:
+    parts = [laws.binomial_table(7, 0.25), laws.times(laws.poisson_table(1.5), -1)]
+    assert laws.mean_radius(parts, 500, 1e-8) == pytest.approx(laws.mean_radius([laws.plus(*parts)], 500, 1e-8))
+
+
+@pytest.mark.parametrize("shape", [1e-5, 1e-2, 1.0])
+def test_the_radius_of_wide_and_rare_noise_bounds_its_mean(shape: float) -> None:
+    """The sum of N draws of NB(r, p) is NB(Nr, p): its exact tails at the radius, which is not idle either."""
+    n, failure, stop = 10_000, 1e-9, 0.006
+    law, odds = laws.negative_binomial_table(shape, stop_probability=stop), (1.0 - stop) / stop
+    radius, total = laws.mean_radius([law], n, failure), stats.nbinom(n * shape, stop)
+    assert total.sf(n * (shape * odds + radius)) + total.cdf(n * (shape * odds - radius)) <= failure
+    assert total.sf(n * (shape * odds + 0.7 * radius)) > failure / 100.0
+    both = laws.mean_radius([law, laws.times(law, -1)], n, failure)
+    assert 0.9 * radius < both < 2.0 * radius  # the search over θ is not exact
+
+
+def test_a_window_is_no_wider_than_it_must_be() -> None:
+    law = stats.nbinom(0.5, 0.01)
+    table = laws.window(law, 1e-12)
+    assert table.start == 0
+    assert law.sf(table.stop - 1) <= 1e-12 < law.sf(table.stop - 2)
+    wide = laws.window(stats.poisson(1e4), 1e-12)
+    assert stats.poisson(1e4).cdf(wide.start - 1) <= 1e-12 < stats.poisson(1e4).cdf(wide.start)
+    assert abs(float(np.sum(wide.values)) - 1.0) < 1e-10
+
+
+@pytest.mark.parametrize("half", [1, 2, 7, 40, 2_000])
+def test_the_law_of_a_mixture_is_hypergeometric(half: int) -> None:
+    law = _hypergeometric(half)
+    exact = [math.comb(half, k) ** 2 / math.comb(2 * half, half) for k in range(law.start, law.stop)]
+    assert law.values == pytest.approx(exact, rel=1e-11)
+    assert float(np.sum(law.values)) == pytest.approx(1.0, abs=1e-12)
+    assert half > 40 or (law.start, law.stop, law.missing) == (0, half + 1, 0.0)
 
 
 def test_descents_and_matches_by_enumeration() -> None:

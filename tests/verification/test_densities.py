@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from fractions import Fraction
 from typing import Any
@@ -19,13 +20,14 @@ from privkde.bitsum.single_noise import PoissonCount
 from privkde.engines import local
 from privkde.kernels import KernelChoice
 from privkde.model import FeatureSums
-from privkde.randomness import ByteStream
+from privkde.randomness import ByteStream, private_randomness
 from tests.plans import plan_for
 from verification import miniature
 from verification.brute_force import precise_negative_binomial, precise_poisson, table
 from verification.densities import checks as densities
 from verification.densities.cumulants import kernel_values, noise_cumulants, sum_moments
-from verification.densities.robust_means import MISSED, influence, mean_test
+from verification.densities.robust_means import MISSED, influence, mean_test, smallest_stretch
+from verification.densities.samples import Dataset, same_maps, small_plan
 from verification.exact import sum_of_bits
 from verification.verdicts import QUICK, Finding, NotRefuted, Subject
 
@@ -65,6 +67,21 @@ class TestMeanTest:
         missed = sum(mean_test("n", defect + row, 0.0, 1.0, 1e-6).ratio <= 1.0 for row in rng.normal(size=(runs, 2000)))
         assert missed <= stats.binom.isf(LEVEL, runs, MISSED)
         assert mean_test("n", 0.02 * defect + rng.normal(size=2000), 0.0, 1.0, 1e-6).ratio <= 1.0
+
+    @pytest.mark.parametrize("tail", [False, True], ids=["normal", "three values"])
+    def test_finds_the_stretch_that_it_says_it_finds(self, tail: bool) -> None:
+        """Errors times √(1+d): their squares have the mean 1 + d and vary (1+d)² times as much."""
+        rng, runs, size, alpha = np.random.default_rng(3), 300, 2000, 1e-6
+        errors = rng.choice([-2.0, 0.0, 2.0], p=[1 / 8, 3 / 4, 1 / 8], size=(runs, size))
+        errors = errors if tail else rng.normal(size=(runs, size))
+        variance = 3.0 if tail else 2.0
+        stretch = smallest_stretch(size, variance, alpha)
+        shrunk = mean_test("squares", errors[0] ** 2, 1.0, variance, alpha).smallest_defect
+        assert 0.1 < shrunk < stretch < 1.0
+        for factor in (1.0 + stretch, 1.0 + 2.0 * stretch, 1.0 - shrunk):
+            missed = sum(mean_test("squares", factor * row**2, 1.0, variance, alpha).ratio <= 1.0 for row in errors)
+            assert missed <= stats.binom.isf(LEVEL, runs, MISSED)
+        assert smallest_stretch(20, variance, alpha) == math.inf
 
     def test_certainty_and_nothing(self) -> None:
         assert mean_test("constant", np.full(9, 1.5), 1.5, 0.0, 0.1).ratio == 0.0
@@ -117,7 +134,11 @@ class TestMoments:
         assert kernel_values(name, x, y) == pytest.approx(family.kernel(x, y), rel=1e-9)
 
 
-HONEST = [
+def found_share(note: str) -> float:
+    return float(note.rsplit("users: ", 1)[1].rstrip("."))
+
+
+HONEST: list[dict[str, Any]] = [
     {"bitsum": "rr"},
     {"bitsum": "3nb"},
     {"bitsum": "poisson"},
@@ -138,6 +159,31 @@ class TestFindings:
             assert 0.0 < outcome.statistic <= 1.0
         assert all(math.isfinite(a) and math.isfinite(b) for a, b in outcome.curve)
         assert len(outcome.curve) >= 6
+
+    def test_joint_labels_state_one_unit_and_predict_nothing(self) -> None:
+        """A bias of a class's share is no bias of a density; the prediction is for classes of equal size."""
+        joint = subject(**HONEST[-1])
+        outcome = found("density-unbiased", joint)
+        assert isinstance(outcome.verdict, NotRefuted)
+        assert "class's share of the users" in outcome.note
+        share = found_share(outcome.note)
+        assert share > 0.0
+        assert share != pytest.approx(outcome.verdict.smallest_detectable_defect, rel=0.01)
+        with patch("privkde.prediction.expected_error", side_effect=AssertionError("not to be asked")):
+            assert not found("sup-rmse", joint).refuted
+
+    def test_the_range_of_a_mean_square_error_holds_for_all_maps(self) -> None:
+        """It is no function of the samples, and no sample exceeds it."""
+        for changes in ({"bitsum": "rr"}, {"bitsum": "3nb"}, {"kernel": "laplacian"}):
+            plan = small_plan(subject(**changes).plan)
+            dataset = Dataset.of(plan, np.random.default_rng(4))
+            drawn = same_maps(plan, dataset, private_randomness(4), path="aggregated", scale=1)
+            for one in drawn.contrasts(dataset.x[[0, -1]]):
+                with patch.object(densities, "empirical_bernstein", return_value=0.0) as asked:
+                    densities._upper(plan, one, 1e-9)
+                    densities._upper(plan, dataclasses.replace(one, variances=one.variances / 2.0), 1e-9)
+                first, second = (call.kwargs["width"] for call in asked.call_args_list)
+                assert np.max(densities._predicted(one)) <= first == second
 
     def test_no_correction_is_refuted(self) -> None:
         with patch.object(ShuffledResponse, "estimate", lambda self, tally, n: np.asarray(tally.ones, float)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fractions import Fraction
@@ -12,25 +13,38 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 from accounting import InvalidInputError
 from accounting.mechanisms import LabelResponse, RandomizedResponse
 from privkde import labels
 from privkde.announcement import Announcement
-from privkde.bitsum import base, single_noise, three_negative_binomial
+from privkde.bitsum import Tally, base, single_noise, three_negative_binomial
 from privkde.bitsum.base import Bitsum
+from privkde.kernels.inner_product import IdentityFamily
+from privkde.parties import Randomizer
 from privkde.randomness import ByteStream, private_randomness
 from privkde.sampling import bernoulli
 from tests.plans import plan_for
 from verification.brute_force import PlaneLaw, precise_negative_binomial, table
 from verification.densities.robust_means import mean_test
 from verification.distinguishers import checks as distinguishers
-from verification.distinguishers.epsilon_bounds import clopper_pearson, detectable_factor, epsilon_lower_bound
+from verification.distinguishers.epsilon_bounds import (
+    POWER,
+    certain_separation,
+    choosing_size,
+    chosen_event,
+    clopper_pearson,
+    detectable_factor,
+    detectable_separation,
+    epsilon_lower_bound,
+)
+from verification.distinguishers.faithful import REPETITIONS, FaithfulCollection, small_plan
+from verification.distinguishers.published_classes import ClassArena, ClassLikelihoodRatio
 from verification.distinguishers.view_laws import LikelihoodRatio, line_ratio, plane_ratio
 from verification.distinguishers.views import attacked, views, worst_neighbors
 from verification.exact import response_pair
-from verification.verdicts import FULL, QUICK, Finding, NotRefuted, Subject
+from verification.verdicts import CHECK_ALPHA, FULL, QUICK, Finding, NotRefuted, Refuted, Subject
 
 LEVEL = 1e-9
 """Of each statistical test here that is not a finding, which has its own `CHECK_ALPHA`; a dozen of them at most."""
@@ -116,8 +130,7 @@ class TestBounds:
         with pytest.raises(InvalidInputError, match="equally many"):
             epsilon_lower_bound(np.zeros(100), np.zeros(99), delta=0.0, alpha=0.1)
 
-    def test_the_detectable_factor_is_honest(self) -> None:
-        """Noise that is 1.3 times smaller still than said to be detectable is detected; half as far is not."""
+    def test_half_the_detectable_factor_is_not_detected(self) -> None:
         rng, size = np.random.default_rng(4), 40_000
         honest, shifted = rng.normal(size=size), 0.2 + rng.normal(size=size)
         factor = detectable_factor(shifted, honest, epsilon=1.0, delta=1e-6, alpha=LEVEL)
@@ -126,6 +139,41 @@ class TestBounds:
             moved = 0.2 * factor * further + rng.normal(size=size)
             bound = epsilon_lower_bound(moved, rng.normal(size=size), delta=1e-6, alpha=LEVEL)
             assert (bound.epsilon > 1.0) is seen
+
+    def test_scores_that_tell_nothing_detect_nothing(self) -> None:
+        rng = np.random.default_rng(5)
+        first, second = rng.normal(size=300), rng.normal(size=300)
+        assert detectable_factor(first, second, epsilon=1.0, delta=1e-6, alpha=LEVEL) is None
+        assert detectable_factor(np.zeros(300), np.zeros(300), epsilon=1.0, delta=1e-6, alpha=LEVEL) is None
+
+    @pytest.mark.parametrize(
+        ("count", "separation", "epsilon", "delta"),
+        [(80_000, 0.28, 1.0, 1e-6), (80_000, 0.1, 0.25, 1e-6), (24_000, 0.28, 1.0, 1e-6), (2_000, 0.5, 0.25, 0.01),
+         (400_000, 0.28, 8.0, 0.01)],
+    )  # fmt: skip
+    def test_the_stated_power_holds_at_the_stated_factor(
+        self, count: int, separation: float, epsilon: float, delta: float
+    ) -> None:
+        """The factor measured anew and the event chosen anew in each run; confidence 0.999 for each row.
+
+        Scores that test the event enter by their counts only, so these are drawn as binomials.
+        """
+        rng, runs, alpha = np.random.default_rng(6), 120 if count > 100_000 else 200, CHECK_ALPHA / 2.0
+        needed = detectable_separation(count, epsilon=epsilon, delta=delta, alpha=alpha)
+        assert needed is not None
+        cut = choosing_size(count)
+        total, detected = count - cut, 0
+        for _ in range(runs):
+            measured = certain_separation(separation + math.sqrt(2.0 / count) * rng.normal(), count)
+            distance = needed * separation / measured
+            first, second = distance + rng.normal(size=cut), rng.normal(size=cut)
+            upward, threshold = chosen_event(first, second, delta, alpha, total)
+            level = threshold if upward else distance - threshold  # the two laws are mirror images
+            likely, unlikely = (int(rng.binomial(total, special.ndtr(at - level))) for at in (distance, 0.0))
+            low = clopper_pearson(likely, total, alpha / 2.0)[0]
+            high = clopper_pearson(unlikely, total, alpha / 2.0)[1]
+            detected += low - delta > math.exp(epsilon) * high
+        assert clopper_pearson(detected, runs, 1e-3)[0] >= POWER, detected
 
 
 class TestLaws:
@@ -172,6 +220,7 @@ HONEST = [
     {"bitsum": "3nb"},
     {"bitsum": "poisson"},
     {"kernel": "inner-product", "repetitions": None, "dim": 8, "accountant": "geometric"},
+    {"kernel": "inner-product", "repetitions": None, "dim": 64, "accountant": "geometric"},
 ]
 
 
@@ -184,6 +233,8 @@ class TestFindings:
             assert isinstance(outcome.verdict, NotRefuted), outcome.note
             assert outcome.bound == 1.0
             assert outcome.curve
+            assert "Reached: " in outcome.note
+            assert "Target with full effort: half of the promised ε" in outcome.note
 
     @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson"])
     def test_noise_cut_to_a_fourth_is_refuted(self, bitsum: str) -> None:
@@ -213,20 +264,104 @@ class TestFindings:
         assert outcome.statistic >= 0.5 * outcome.bound
 
 
+def shown(outcome: Finding, what: str) -> tuple[float, float]:
+    """(ε shown, ε promised) of one attack, from the note."""
+    told = re.search(rf"{re.escape(what)}: ε ≥ ([0-9.e-]+) of ([0-9.e-]+) promised", outcome.note)
+    assert told is not None, outcome.note
+    return float(told[1]), float(told[2])
+
+
+class TestMiniature:
+    @pytest.mark.parametrize(("dim", "bound"), [(64, None), (64, 0.3), (8, 0.5)])
+    def test_a_clipped_plan_stays_clipped(self, dim: int, bound: float | None) -> None:
+        given = subject(kernel="inner-product", repetitions=None, dim=dim, bound=bound, accountant="geometric").plan
+        announcement = Announcement(plan=attacked(given), public_seed="01" * 16)
+        small = announcement.plan.request.facts().bound
+        assert given.request.facts().bound < 1.0
+        assert 0.0 < small <= 0.75
+        family = announcement.family()
+        assert isinstance(family, IdentityFamily)
+        assert family.rotation is not None
+        neighbors = worst_neighbors(announcement, 1)
+        assert neighbors.squared_shift == pytest.approx(min(small**-2, family.choice.dim), rel=1e-3)
+
+    def test_a_whole_plan_stays_whole(self) -> None:
+        given = subject(kernel="inner-product", repetitions=None, dim=64, bound=1.0, accountant="geometric").plan
+        assert attacked(given).request.facts().bound == 1.0
+
+
+class TestFaithfulPath:
+    def test_runs_every_party(self) -> None:
+        """Clients that leave out their noise, which the aggregated path draws elsewhere, are seen here only."""
+
+        def silent(
+            self: Randomizer, x: NDArray[np.floating], classes: Any = None, *, stream: Any, numbers: Any
+        ) -> Tally:
+            return self.inputs(x, classes, stream=stream, numbers=numbers)
+
+        with patch.object(Randomizer, "tally", silent):
+            outcome = found("black-box", subject(bitsum="poisson"))
+        assert isinstance(outcome.verdict, Refuted)
+        assert "faithful path" in outcome.verdict.witness.found
+        assert shown(outcome, "trained scorer of messages")[0] < 1.0
+
+    def test_rows_are_those_of_the_declared_law(self) -> None:
+        """The mean of the estimated sums: 7 users at −1 and the target at 1, in all instances."""
+        randomness = private_randomness(3)
+        parties = FaithfulCollection(
+            plan=small_plan(subject().plan), public_seed=randomness.public_seed(), stream=randomness.stream
+        )
+        rows = parties.views(True, 4000)
+        assert rows.shape == (4000, 2 * REPETITIONS)
+        sums = rows[:, :REPETITIONS].mean(axis=1)
+        assert mean_test("sums", sums, -6.0, 2.0 * float(np.var(sums)), LEVEL).ratio <= 1.0
+        assert np.all(rows[:, REPETITIONS:] == 8.0)  # one message of each user
+
+
+SEPARATE: dict[str, Any] = {"classes": 3, "label_epsilon": 1.5}
+JOINT: dict[str, Any] = {
+    "kernel": "inner-product", "repetitions": None, "accountant": "geometric", "classes": 2, "labels": "joint",
+}  # fmt: skip
+
+
 class TestClassifier:
     def test_does_not_apply_without_labels(self) -> None:
         assert not distinguishers.CHECKS[-1].applies(subject())
 
     def test_separate_labels_keep_their_promises_and_nearly_use_them_up(self) -> None:
-        outcome = found("classifier", subject(classes=3, label_epsilon=1.5))
+        outcome = found("classifier", subject(**SEPARATE))
         assert not outcome.refuted, outcome.note
         assert outcome.statistic > 0.9 * outcome.bound  # the label alone: its bound is tight
+        for attack in ("published class sizes, label replaced", "published sizes and sums, label replaced"):
+            assert 1.3 < shown(outcome, attack)[0] <= shown(outcome, attack)[1] == 1.5  # the sizes tell the label
+        for attack in ("published sizes and sums", "trained scorer of published sizes and sums"):
+            assert shown(outcome, f"{attack}, record replaced")[0] > 1.1
+            assert shown(outcome, f"{attack}, record replaced")[1] == 2.5
 
-    def test_joint_labels_keep_theirs(self) -> None:
-        joint = subject(kernel="inner-product", repetitions=None, accountant="geometric", classes=2, labels="joint")
-        assert not found("classifier", joint).refuted
+    @pytest.mark.parametrize("changes", [{"bitsum": "3nb"}, {"classes": 2, "bitsum": "poisson"}, {"classes": 40}])
+    def test_other_separate_labels_keep_theirs(self, changes: dict[str, Any]) -> None:
+        outcome = found("classifier", subject(**SEPARATE | changes), seed=2)
+        assert not outcome.refuted, outcome.note
 
-    def test_labels_kept_too_often_are_refuted(self) -> None:
+    @pytest.mark.parametrize("changes", [{}, {"dim": 64}], ids=["whole", "clipped"])
+    def test_joint_labels_keep_theirs(self, changes: dict[str, Any]) -> None:
+        outcome = found("classifier", subject(**JOINT | changes))
+        assert not outcome.refuted, outcome.note
+        assert {
+            shown(outcome, f"likelihood ratio of {one}, joint label replaced")[1] for one in ("messages", "sums")
+        } == {1.0}
+
+    def test_ratios_of_published_classifiers_average_to_one(self) -> None:
+        """E_Q[P/Q] = 1: what is drawn follows the law of sizes and sums that the attacker believes in."""
+        arena = ClassArena.of(subject(**SEPARATE), 1)
+        law, stream = ClassLikelihoodRatio(arena), private_randomness(5).stream
+        for x, label_only in ((arena.neighbors.second, False), (arena.neighbors.first, True)):
+            drawn = arena.drawn(x, 1, 20_000, stream)
+            ratios = np.exp(np.concatenate([law.of(one, label_only=label_only) for one in drawn]))
+            assert np.var(ratios) > 0.01
+            assert mean_test("ratio", ratios, 1.0, 2.0 * float(np.var(ratios)), LEVEL).ratio <= 1.0
+
+    def test_labels_kept_too_often_are_refuted_in_both_views(self) -> None:
         """The forgotten uniform term: keep with e^ε/(e^ε − 1 + m), else any label, the true one included."""
         honest = labels.randomize_labels
 
@@ -236,6 +371,26 @@ class TestClassifier:
             return np.where(reported == given, given, again.astype(np.int64))
 
         with patch.object(labels, "randomize_labels", kept):
-            outcome = found("classifier", subject(classes=3, label_epsilon=1.5))
+            outcome = found("classifier", subject(**SEPARATE))
         assert outcome.refuted
         assert outcome.bound == 1.5
+        for attack in ("reported label alone", "published class sizes, label replaced"):
+            assert shown(outcome, attack)[0] > 1.5
+
+    def test_labels_that_are_not_randomized_are_refuted_in_the_model(self) -> None:
+        def told(given: NDArray[np.integer], response: LabelResponse, *, stream: ByteStream) -> NDArray[np.int64]:
+            return np.asarray(given, np.int64)
+
+        with patch.object(labels, "randomize_labels", told):
+            outcome = found("classifier", subject(**SEPARATE))
+        assert outcome.refuted
+        for attack in ("published sizes and sums", "trained scorer of published sizes and sums"):
+            assert shown(outcome, f"{attack}, record replaced")[0] > 2.5
+
+    def test_noise_left_out_is_refuted_in_the_model(self) -> None:
+        with quieter_noise(1e3):
+            separate, joint = found("classifier", subject(**SEPARATE)), found("classifier", subject(**JOINT))
+        assert shown(separate, "published sizes and sums, record replaced")[0] > 2.5
+        assert shown(joint, "trained scorer of sums, joint label replaced")[0] > 1.0
+        assert separate.refuted
+        assert joint.refuted

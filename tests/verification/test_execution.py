@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from fractions import Fraction
 from typing import Any
 from unittest import mock
@@ -10,12 +10,14 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from accounting import InvalidInputError
 from accounting.mechanisms import BITSUMS
 from privkde import announcement, parties
 from privkde.bitsum import Tally
 from privkde.bitsum.pure import PureNoise
 from privkde.bitsum.randomized_response import ShuffledResponse
 from privkde.bitsum.three_negative_binomial import CorrelatedNoise
+from privkde.engines import local
 from privkde.kernels.base import KernelChoice
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.laws import DiscreteLaw, KeepLabel, NegativeBinomial
@@ -23,10 +25,13 @@ from privkde.messages import Messages, WireFormat
 from privkde.parties import Analyzer, Randomizer, Shuffler
 from privkde.randomness import ByteStream, PrivateRandomness, private_randomness, public_stream
 from privkde.sampling import integers_below, permutation
+from tests.plans import plan_for
 from verification.execution import checks as execution
-from verification.execution import conduct, samplers
-from verification.execution.conduct import read_packet
-from verification.verdicts import CHECK_ALPHA, QUICK, Finding, NotRefuted, Refuted
+from verification.execution import conduct, order, samplers
+from verification.execution.count_laws import TRANSFORM_ERROR, noise_tables
+from verification.execution.fitting import fits_of
+from verification.execution.order import read_packet
+from verification.verdicts import CHECK_ALPHA, QUICK, Finding, NotRefuted, Refuted, Subject
 
 from .subjects import subject
 
@@ -57,7 +62,7 @@ def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
     found = run(name, kind)
     assert isinstance(found.verdict, NotRefuted), found.verdict
     assert found.alpha <= CHECK_ALPHA
-    assert found.verdict.power >= 0.999
+    assert (found.verdict.power or 0.0) >= 0.999
     assert found.verdict.smallest_detectable_defect is not None
     assert math.isfinite(found.verdict.smallest_detectable_defect)
 
@@ -71,13 +76,80 @@ def test_an_honest_system_is_not_refuted_for_a_dozen_seeds(kind: str) -> None:
             (samplers, "NOISE_DRAWS", 20_000),
             (samplers, "KERNEL_SAMPLES", 4_000),
             (execution, "STAGE_REPETITIONS", 400),
-            (conduct, "RELEASES", 200),
+            (order, "RELEASES", 200),
             (conduct, "SHARED_REPETITIONS", 64),
         ):
             fewer.enter_context(mock.patch.object(module, name, value))
         for seed in range(2, 14):
             refuted = [name for name in CHECKS if run(name, kind, seed).refuted]
             assert refuted == []
+
+
+WIDE = [
+    {"users": 100_000, "repetitions": 1024, "epsilon": 1.0, "delta": 1e-6},
+    {"users": 100_000, "repetitions": 256, "epsilon": 0.5, "delta": 1e-8},
+]
+"""Ordinary plans whose noise is so wide that tables of it go through a transform."""
+
+
+@pytest.mark.parametrize("asked", WIDE, ids=["1024 repetitions", "256 repetitions"])
+def test_an_honest_system_with_wide_noise_is_not_refuted(asked: dict[str, Any]) -> None:
+    wide = Subject(plan=plan_for(**asked, dim=16, bitsum="3nb", accountant="pld", allow_useless=True))
+    law = wide.plan.protocol()
+    tables = noise_tables(law, execution.OWN_USERS)
+    assert tables["ones − zeros"].missing >= TRANSFORM_ERROR
+    for name in ("samplers", "bitsum-counts", "bitsum-unbiased", "aggregated-equals-faithful"):
+        found = CHECKS[name].run(wide, QUICK, CHECKS[name].seed(1))
+        assert isinstance(found.verdict, NotRefuted), found.verdict
+        assert (found.verdict.power or 0.0) >= 0.999
+
+
+def test_bias_of_wide_noise_is_refuted() -> None:
+    wide = Subject(plan=plan_for(**WIDE[0], dim=16, bitsum="3nb", accountant="pld", allow_useless=True))
+    check, honest = CHECKS["bitsum-unbiased"], CorrelatedNoise.estimate
+    defect = check.run(wide, QUICK, check.seed(1)).verdict.smallest_detectable_defect  # type: ignore[union-attr]
+    assert defect is not None
+
+    def shifted(self: CorrelatedNoise, tally: Tally, n_users: int) -> Any:
+        return honest(self, tally, n_users) + defect
+
+    with mock.patch.object(CorrelatedNoise, "estimate", shifted):
+        assert check.run(wide, QUICK, check.seed(1)).refuted
+
+
+def rare_flips(users: int) -> Subject:
+    request = {"users": users, "dim": 4, "repetitions": 1, "epsilon": 2.0, "delta": 1e-6, "bitsum": "rr"}
+    return Subject(plan=plan_for(**request, accountant="pld", allow_useless=True))
+
+
+def test_what_samplers_cannot_see_they_do_not_claim_to_see() -> None:
+    check, rare = CHECKS["samplers"], rare_flips(10**9)
+    flip = rare.plan.parameters["flip_probability"]
+    assert flip < 1e-7
+    never = mock.patch.object(ShuffledResponse, "of", staticmethod(lambda law: ShuffledResponse(flip=0.0)))
+    for patch in (nullcontext(), never):
+        with patch:
+            verdict = check.run(rare, QUICK, check.seed(1)).verdict
+        assert isinstance(verdict, NotRefuted)
+        assert verdict.power == 0.0
+        assert verdict.smallest_detectable_defect is None
+
+
+def test_what_samplers_claim_to_see_they_see() -> None:
+    """Rare flips, the smallest defect that is stated: half of the flips or more are left out."""
+    check, rare = CHECKS["samplers"], rare_flips(10**5)
+    verdict = check.run(rare, QUICK, check.seed(1)).verdict
+    assert isinstance(verdict, NotRefuted)
+    assert (verdict.power or 0.0) >= 0.999
+    defect = verdict.smallest_detectable_defect
+    assert defect is not None
+    assert 0.0 < defect <= 1.0
+
+    def fewer(law: Any) -> ShuffledResponse:
+        return ShuffledResponse(flip=(1.0 - defect) * law.flip_probability)
+
+    with mock.patch.object(ShuffledResponse, "of", staticmethod(fewer)):
+        assert check.run(rare, QUICK, check.seed(1)).refuted
 
 
 def test_a_finding_is_a_function_of_the_seed() -> None:
@@ -142,6 +214,7 @@ def cut_tail(law: DiscreteLaw, shape: Any, stream: ByteStream) -> Any:
 HONEST_SAMPLE = DiscreteLaw.sample
 HONEST_RECEIVE = Shuffler.receive
 HONEST_ADD = Analyzer.add
+HONEST_COLLECT = local.collect
 HONEST_INIT = Randomizer.__init__
 HONEST_TALLY = Randomizer.tally
 HONEST_BUILD = KernelChoice.build
@@ -224,25 +297,58 @@ def test_labels_kept_too_often_are_refuted() -> None:
         assert run("samplers", "labels").refuted
 
 
-HALF = conduct.MARKED
+def within(block: Callable[[int], int]) -> Any:
+    """A shuffler that never moves a message out of its block."""
+
+    def shuffled(length: int, stream: ByteStream) -> Any:
+        size = min(length, block(length))
+        return np.concatenate([at + permutation(min(size, length - at), stream) for at in range(0, length, size)])
+
+    return shuffled
+
+
+def of_whole_blocks(length: int, stream: ByteStream) -> Any:
+    """Blocks of 64 in a random order, each shuffled: neighbors stay near each other."""
+    if length <= 64:
+        return permutation(length, stream)
+    blocks = 64 * permutation(length // 64, stream)
+    return np.concatenate([at + permutation(64, stream) for at in blocks.tolist()])
+
+
+def in_blocks_of(size: int) -> Any:
+    return within(lambda length: size)
+
+
+ORDERS: dict[str, Any] = {
+    "kept": lambda length, stream: np.arange(length),
+    "reversed": lambda length, stream: np.arange(length)[::-1],
+    "within users": within(lambda length: length // 2),
+    "rotated": lambda length, stream: np.roll(np.arange(length), int(integers_below(length, 1, stream)[0])),
+    "doubled": lambda length, stream: permutation(length, stream) // 2 * 2 % length,
+    "first stays": lambda length, stream: np.concatenate([[0], 1 + permutation(length - 1, stream)]),
+    **{f"blocks of {size}": in_blocks_of(size) for size in (16, 32, 64, 1_000, 4_096)},
+    "blocks of three quarters": within(lambda length: max(16, length * 3 // 4)),
+    "blocks that move": of_whole_blocks,
+}
 
 
 @pytest.mark.parametrize("kind", ["rr", "poisson"])
-@pytest.mark.parametrize(
-    "order",
-    [
-        lambda length, stream: np.arange(length),
-        lambda length, stream: np.arange(length)[::-1],
-        lambda length, stream: np.concatenate([permutation(HALF, stream), HALF + permutation(HALF, stream)]),
-        lambda length, stream: np.roll(np.arange(length), int(integers_below(length, 1, stream)[0])),
-        lambda length, stream: permutation(length, stream) // 2 * 2 % length,
-        lambda length, stream: np.concatenate([[0], 1 + permutation(length - 1, stream)]),
-    ],
-    ids=["kept", "reversed", "within users", "rotated", "doubled", "first stays"],
-)
-def test_a_shuffler_with_an_order_is_refuted(order: Any, kind: str) -> None:
-    with mock.patch.object(parties, "permutation", order):
+@pytest.mark.parametrize("planted", ORDERS.values(), ids=ORDERS)
+def test_a_shuffler_with_an_order_is_refuted(planted: Any, kind: str) -> None:
+    with mock.patch.object(parties, "permutation", planted), mock.patch.object(order, "RELEASES", 2_000):
         assert run("shuffler-order", kind).refuted
+
+
+def test_small_releases_alone_do_not_see_blocks() -> None:
+    """What the large release is for."""
+    with mock.patch.object(parties, "permutation", in_blocks_of(16)):
+        few = order.released_orders(subject("rr").plan, order.MARKED, 2_000, 1)
+    assert not any(fit.refuted for fit in fits_of(order._small_samples(few)).values())
+
+
+def test_a_lost_message_is_refuted() -> None:
+    with mock.patch.object(parties, "permutation", lambda length, stream: permutation(length, stream)[:-1]):
+        assert run("shuffler-order", "poisson").refuted
 
 
 def received_twice(self: Shuffler, packet: bytes) -> bool:
@@ -262,12 +368,34 @@ def test_users_counted_twice_are_refuted(party: Any, method: str, fault: Any, ki
         assert run("users-counted-once", kind).refuted
 
 
+def test_an_estimator_that_counts_twice_is_refuted() -> None:
+    """The library refuses to count more users than enrolled, and says so: that refutes."""
+
+    def collected(*parts: Any, **named: Any) -> Analyzer:
+        analyzer = HONEST_COLLECT(*parts, **named)
+        analyzer.n_users *= 2
+        return analyzer
+
+    with mock.patch("privkde.estimators.collect", collected):
+        found = run("users-counted-once", "3nb")
+    assert isinstance(found.verdict, Refuted)
+    assert "estimator" in found.verdict.witness.found
+
+
+@pytest.mark.parametrize("where", ["verification.execution.conduct.miniature", "privkde.estimators.collect"])
+def test_an_error_refutes_nothing(where: str) -> None:
+    """Neither a refusal to plan nor one to fit says that users are counted twice."""
+    with mock.patch(where, side_effect=InvalidInputError("something else")), pytest.raises(InvalidInputError):
+        run("users-counted-once", "rr")
+
+
 def test_a_message_counted_twice_is_refuted() -> None:
     def twice(self: Analyzer, tally: Tally, n_users: int) -> None:
         HONEST_ADD(self, tally + tally, n_users)
 
     with mock.patch.object(Analyzer, "add", twice):
         assert run("users-counted-once", "3nb").refuted
+        assert run("users-counted-once", "rr").refuted
 
 
 def drawn_in_public(self: Randomizer, announced: Any, *, stream: Any = None, outside: str = "reject") -> None:

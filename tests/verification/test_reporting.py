@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from html.parser import HTMLParser
@@ -9,19 +10,26 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
+import privkde
 from accounting import InvalidInputError
 from tests.plans import plan_for
 from tests.verification import stand_ins
 from tests.verification.stand_ins import BROKEN, FLIPS
 from tests.verification.test_audit import REQUEST, run, runner, tampered
-from verification.reporting import page, pdf, registry
-from verification.reporting.document import AuditReport
+from verification.certified.checks import certified_bound
+from verification.distinguishers.attacks import Attack, attack_finding
+from verification.reporting import drawing, evidence, page, pdf, registry, saboteurs
+from verification.reporting.document import AuditReport, Result
 from verification.reporting.markup import Markup, table
-from verification.reporting.wording import number, small
-from verification.reporting.writing import OWN_FILES, SABOTEURS, write_report
+from verification.reporting.saboteurs import SABOTEURS
+from verification.reporting.wording import counted, number, small
+from verification.reporting.writing import OWN_FILES, require_ready, write_report
+from verification.sabotage import Matrix, Outcome, Row
+from verification.verdicts import QUICK, Finding, Layer, Refuted, Subject, Witness, finding
 
 NUMBER, TEXT = (int, float), str
 CHECK: dict[str, Any] = {
@@ -44,35 +52,44 @@ SECTIONS = (
     "repeat",
 )  # fmt: skip
 REGISTRY = ("basic", "dp_variant", "privacy_loss", "deployment_model", "accounting", "implementation")
-MATRIX: dict[str, Any] = {
-    "schema": "privkde.saboteurs/1",
-    "effort": "quick",
-    "checks": ["flips", "drawn"],
-    "rows": [
-        {
-            "name": name,
-            "honest": name == "honest",
-            "story": f"the story of {name}",
-            "plan": "rr",
-            "refuted_by": found,
-            "outcomes": {"flips": "refuted" if found else "not-refuted", "drawn": "not-applicable"},
-        }
-        for name, found in (("honest", []), ("<no noise>", ["flips"]), ("half noise", []))
-    ],
-}
+MATRIX = Matrix(
+    checks=("flips", "drawn"),
+    rows=tuple(
+        Row(
+            name=name,
+            story=f"the story of {name}",
+            plan="rr",
+            honest=name == "honest",
+            outcomes={"flips": outcome, "drawn": Outcome.NOT_APPLICABLE},
+            errors={},
+            seconds=0.0,
+        )
+        for name, outcome in (
+            ("honest", Outcome.NOT_REFUTED),
+            ("<no noise>", Outcome.REFUTED),
+            ("half noise", Outcome.NOT_REFUTED),
+        )
+    ),
+    effort="quick",
+    seconds=1.0,
+    seed=5,
+)
+WITNESSED = Refuted(witness=Witness(found="it is false"))
+SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
 @pytest.fixture(autouse=True)
 def stood_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "LAYER_MODULES", (stand_ins.__name__,))
-    for module in (page, pdf):
+    monkeypatch.setattr(saboteurs, "released_matrix", lambda: None)
+    for module in (drawing, pdf):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
 
 
 @pytest.fixture
 def with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take a second: only tests that look at them draw them."""
-    for module in (page, pdf):
+    for module in (drawing, pdf):
         monkeypatch.setattr(module, "find_spec", find_spec)
 
 
@@ -230,11 +247,11 @@ def test_a_hostile_plan_cannot_write_markup() -> None:
 
 
 def test_evidence_is_drawn_by_kind() -> None:
-    evidence = page.gathered(run())
-    assert evidence.below == {"flips": [(0.5, 1e-3), (0.9, 1e-6)]}
-    assert evidence.above == {"flips": [(0.6, 1e-3), (1.1, 1e-6)]}
-    assert evidence.attacked == {"distinguisher-drawn": [(0.4, 1e-6)]}
-    assert evidence.errors == {
+    found = evidence.gathered(run())
+    assert found.below == {"flips": [(0.5, 1e-3), (0.9, 1e-6)]}
+    assert found.above == {"flips": [(0.6, 1e-3), (1.1, 1e-6)]}
+    assert [(one.check, one.limit, one.drawn) for one in found.attacks] == [("distinguisher-drawn", 1e9, False)]
+    assert found.errors == {
         "bound": 3.0,
         "planned, at most": 0.5,
         "predicted for the worst query found": 0.45,
@@ -242,8 +259,112 @@ def test_evidence_is_drawn_by_kind() -> None:
     }
 
 
+def test_points_below_end_where_points_above_begin() -> None:
+    below, above = [(0.0, 0.0)], [(4.0, 0.0)]
+    assert evidence._halves(below + above) == (below, above), "of pure plans"
+    assert evidence._halves([(0.5, 1e-3), (0.9, 1e-6), (1.1, 1e-5)]) == ([(0.5, 1e-3), (0.9, 1e-6)], [(1.1, 1e-5)])
+    assert evidence._halves([]) == ([], [])
+
+
+def found_by(report: AuditReport, *findings: Finding) -> AuditReport:
+    """The report of an audit whose checks found this."""
+    results = [Result(name=one.name, layer=one.layer, about="", seed=1, seconds=0.0, finding=one) for one in findings]
+    return dataclasses.replace(report, results=tuple(results))
+
+
+def attacked(name: str, shifts: dict[str, tuple[float, float, float]]) -> Finding:
+    """What a check finds whose attacks see scores that are this far apart, each with its own (ε, δ)."""
+    scores = np.random.default_rng(0).normal(size=(2, 4000))
+    attacks = [
+        Attack(what=what, first=far + scores[0], second=scores[1], epsilon=limit, delta=delta)
+        for what, (far, limit, delta) in shifts.items()
+    ]
+    return attack_finding(name, "no attack shows more", attacks, 1, "A note; with more.")
+
+
+def test_only_attacks_on_the_dot_s_promise_are_drawn_and_each_is_named_with_its_limit() -> None:
+    report = run(plan_for(**REQUEST, **SEPARATE))
+    alike = attacked("distinguisher-communication", {"ratio of messages": (1.0, 1.0, 1e-6), "other": (0.1, 1.0, 1e-6)})
+    label = attacked(evidence.MIXED, {"record": (0.1, 4.0, 1e-6), "reported label alone": (3.0, 3.0, 0.0)})
+    report = found_by(report, alike, label)
+    features, alone = evidence.gathered(report).attacks
+    assert (features.name, features.limit, features.drawn) == ("ratio of messages", 1.0, True)
+    assert (alone.name, alone.limit, alone.drawn) == ("reported label alone", 3.0, False)
+    assert dict((delta, epsilon) for epsilon, delta in features.curve)[1e-6] == alike.statistic, "not another level"
+    text = Page(page.render(report)).text
+    assert "attack on a miniature: ratio of messages" in text
+    assert f"ε = {number(label.statistic)}; not in the figure" in text
+
+
+def test_an_attack_on_another_change_is_not_drawn_even_if_its_limit_is_that_of_the_dot() -> None:
+    label = attacked(evidence.MIXED, {"reported label alone": (1.0, 1.0, 0.0)})
+    separate = found_by(run(plan_for(**REQUEST, **(SEPARATE | {"label_epsilon": 1.0}))), label)
+    assert not evidence.gathered(separate).attacks[0].drawn
+
+
+@pytest.mark.parametrize(
+    ("upper", "answer"),
+    [(1.1, "yes, within 17.3%"), (1.3, "no, not within 17.3%"), (None, "no upper bound")],
+)
+def test_the_page_says_whether_the_promise_was_confirmed_from_above(upper: float | None, answer: str) -> None:
+    above = () if upper is None else ((upper / 2, 1e-4), (upper, 1e-6))
+    found = finding(
+        evidence.CERTIFICATE,
+        Layer.CERTIFIED,
+        "",
+        statistic=0.9,
+        bound=1.0,
+        found="",
+        curve=((0.5, 1e-4), (0.9, 1e-6), *above),
+    )
+    report = found_by(run(), found)
+    assert evidence.confirmation(report).answer == answer
+    text = Page(page.render(report)).text
+    assert f"{answer} confirmed from above:" in text, "a card"
+    assert f"Confirmed from above: {answer}" in text, "the certified section"
+    assert evidence.confirmation(run()).answer == "not computed"
+    assert evidence.confirmation(found_by(report, dataclasses.replace(found, verdict=WITNESSED))).answer == "no"
+
+
+def test_the_confirmation_agrees_with_the_note_of_a_real_certificate() -> None:
+    plan = plan_for(**REQUEST)
+    found = certified_bound(Subject(plan=plan), QUICK, 1)
+    answer = evidence.confirmation(found_by(run(), found)).answer
+    assert answer.startswith("yes, ")
+    assert f": {answer.replace('yes, ', 'confirmed ')}" in found.note
+
+
+def test_separate_labels_lead_with_the_whole_record() -> None:
+    report = run(plan_for(**REQUEST, **SEPARATE))
+    text = Page(page.render(report)).text
+    parts = "Of it: ε = 1, δ = 10⁻⁶ for the vector alone; ε = 3, δ = 0 for the label alone."
+    assert (
+        f"ε = 4, δ = 10⁻⁶ promised, if one person's whole record (vector and label) is exchanged for any other. {parts}"
+        in text
+    )
+    assert f"The main promise: ε = 4, δ = 10⁻⁶. {parts}" in text
+    assert "comes on top: ε = 4, δ = 10⁻⁶ for both" in text
+    entry = registry.entry(report)
+    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 4.0, "delta": 1e-6}
+    assert entry["privacy_loss"]["all_guarantees"][0]["epsilon"] == 4.0
+    assert "Of it" not in Page(page.render(run())).text
+
+
+@pytest.mark.usefixtures("with_figures")
+def test_the_page_says_whose_bounds_are_drawn_and_which_route_a_check_takes() -> None:
+    text = Page(page.render(run())).text
+    for expected in (
+        "Full squares belong to two records that people may hold",
+        "at least (certified for two records)",
+        "at most (certified for all records)",
+        "by the accountant that planned (plan-verifies)",
+        "by an independent route with rigorous rounding (certified-bound)",
+    ):
+        assert expected in text
+
+
 def test_without_a_bound_every_point_of_errors_is_a_query() -> None:
-    assert page._measured([(0.3, 0.2), (0.4, 0.5)], bounded=False) == {
+    assert evidence._measured([(0.3, 0.2), (0.4, 0.5)], bounded=False) == {
         "predicted for the worst query found": 0.4,
         "measured there": 0.5,
     }
@@ -251,9 +372,9 @@ def test_without_a_bound_every_point_of_errors_is_a_query() -> None:
 
 def test_the_checks_whose_curves_are_drawn_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    names = [check.name for _, check in runner.collected()]
-    assert page.ERRORS in names
-    assert any(name.startswith(page.ATTACKS) for name in names)
+    names = [check.name for _, check in runner.collected(runner.LAYER_MODULES)]
+    assert {evidence.ERRORS, evidence.CERTIFICATE, evidence.MIXED} <= set(names)
+    assert evidence.MIXED.startswith(evidence.ATTACKS)
 
 
 @pytest.mark.usefixtures("with_figures")
@@ -278,10 +399,58 @@ def test_every_kind_of_plan_has_a_page_and_an_entry(more: dict[str, Any], monkey
     assert entry["privacy_loss"]["privacy_parameters"]["epsilon"] >= plan.request.epsilon
 
 
-def test_without_matplotlib_the_page_says_what_is_missing() -> None:
+def test_without_matplotlib_page_and_notes_say_what_is_missing(tmp_path: Path) -> None:
     source = page.render(run())
     assert "<svg" not in source
-    assert "privkde[report]" in source
+    assert "<figcaption" not in source
+    assert Page(source).text.count("Figure left out. Figures need matplotlib: pip install 'privkde[report]'") == 2
+    notes = write_report(run(), tmp_path / "report")
+    assert "report.html has no figures; they need `pip install 'privkde[report]'`." in notes
+
+
+@pytest.mark.usefixtures("with_figures")
+def test_a_plan_without_a_protocol_has_a_report_without_its_curves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "LAYER_MODULES", ("verification.certified.checks",))
+    report = run(tampered(plan_for(**REQUEST), 0.0))
+    assert report.verdict == "refuted"
+    (note,) = write_report(report, tmp_path / "report")
+    assert "no curve" in note
+    found = Page((tmp_path / "report" / "report.html").read_text(encoding="utf-8"))
+    assert "Figure left out. No curve of δ against ε" in found.text
+    assert sum(tag == "svg" for tag, _ in found.tags) == 1, "errors can be drawn"
+    assert (tmp_path / "report" / "report.pdf").stat().st_size > 1000
+    entry = yaml.safe_load((tmp_path / "report" / "registry.yaml").read_text(encoding="utf-8"))
+    assert entry["implementation"]["parameters"] == {"flip_probability": 0.0}
+    assert entry["implementation"]["audit"]["verdict"] == "refuted"
+
+
+def test_checks_that_draw_nothing_have_no_false_alarms_and_one_check_is_no_checks() -> None:
+    text = Page(page.render(run(only=["flips"]))).text
+    assert "≤ 0" not in text
+    assert "probability at most 0" not in text
+    assert "these checks have no false alarms" in text
+    assert "1 check tried" in text
+    assert "1 checks" not in text
+    assert "1 process " in text
+
+
+def test_a_search_without_a_power_has_a_dash_and_an_explanation() -> None:
+    report = run(only=["flips"])
+    assert report.to_json()["checks"][0]["power"] is None
+    source = page.render(report)
+    assert '<td data-label="power">—</td>' in source
+    assert "A dash under “power” means that no such probability is known" in Page(source).text
+
+
+@pytest.mark.parametrize(
+    ("total", "what", "expected"),
+    [(1, "check", "1 check"), (0, "check", "0 checks"), (2, "process", "2 processes"), (1.0, "bit", "1 bit"),
+     (1.25, "message", "1.25 messages"), (20000, "bit", "20,000 bits")],
+)  # fmt: skip
+def test_plurals(total: float, what: str, expected: str) -> None:
+    assert counted(total, what) == expected
 
 
 def test_the_registry_entry_has_the_registry_s_sections() -> None:
@@ -321,24 +490,85 @@ def test_what_somebody_else_wrote_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_a_matrix_in_the_folder_is_kept_and_shown(tmp_path: Path) -> None:
-    (tmp_path / SABOTEURS).write_text(json.dumps(MATRIX))
+    (tmp_path / SABOTEURS).write_text(json.dumps(MATRIX.to_json()))
     write_report(run(), tmp_path)
     text = Page((tmp_path / "report.html").read_text(encoding="utf-8")).text
-    assert "1 of 2 planted faults were refuted" in text
+    assert "1 of 2 planted faults refuted" in text
     assert "<no noise>" in text
-    assert json.loads((tmp_path / SABOTEURS).read_text()) == MATRIX
+    assert f"Made by privkde {privkde.__version__} on {MATRIX.date}: quick effort, seed 5" in text
+    assert "This matrix is of" not in text
+    assert json.loads((tmp_path / SABOTEURS).read_text()) == MATRIX.to_json()
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"schema": "other/1"}'])
-def test_a_matrix_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / SABOTEURS).write_text(text)
-    with pytest.raises(InvalidInputError, match="no matrix"):
-        write_report(run(), tmp_path)
+def test_the_release_s_matrix_is_shown_unless_the_folder_has_a_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = dataclasses.replace(MATRIX, version="0.0.9", date="2020-02-02T00:00:00+00:00")
+    monkeypatch.setattr(saboteurs, "released_matrix", lambda: released)
+    assert saboteurs.shown_matrix(tmp_path) == released
+    text = Page(page.render(run(), matrix=released)).text
+    assert "Made by privkde 0.0.9 on 2020-02-02T00:00:00+00:00" in text
+    assert "This matrix is of privkde 0.0.9." in text, "a warning"
+    for date, shown in (("2020-02-01T00:00:00+00:00", released.date), ("2020-02-03T00:00:00+01:00",) * 2):
+        own = dataclasses.replace(MATRIX, date=date)
+        (tmp_path / SABOTEURS).write_text(json.dumps(own.to_json()))
+        found = saboteurs.shown_matrix(tmp_path)
+        assert found is not None
+        assert found.date == shown
+
+
+def test_the_packaged_matrix_is_read_if_it_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(saboteurs, "files", lambda package: tmp_path)
+    assert saboteurs.released_matrix() is None
+    assert "No matrix of planted faults was shipped" in saboteurs.saboteur_fields(None)["saboteurs"]
+    (tmp_path / SABOTEURS).write_text(json.dumps(MATRIX.to_json()))
+    assert saboteurs.released_matrix() == MATRIX
+
+
+def test_the_shipped_matrix_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    shipped = saboteurs.released_matrix()
+    if shipped is None:
+        pytest.skip("not made yet: `privkde audit --saboteurs`")
+    assert shipped.complete
+
+
+def without(name: str) -> dict[str, Any]:
+    return {key: value for key, value in MATRIX.to_json().items() if key != name}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        "garbage",
+        {"schema": "other/1"},
+        {"schema": "privkde.saboteurs/1"},
+        *(without(name) for name in MATRIX.to_json()),
+        MATRIX.to_json() | {"complete": True},
+        MATRIX.to_json() | {"date": "yesterday"},
+        MATRIX.to_json() | {"date": "2020-02-02T00:00:00"},
+        MATRIX.to_json() | {"checks": ["flips", "drawn", "third"]},
+        MATRIX.to_json() | {"rows": [{"name": "x"}]},
+    ],
+)
+def test_a_matrix_that_is_none_is_refused(tmp_path: Path, document: Any) -> None:
+    (tmp_path / SABOTEURS).write_text(json.dumps(document))
+    for refuse in (require_ready, lambda folder: write_report(run(), folder)):
+        with pytest.raises(InvalidInputError, match=r"saboteurs\.json.* is no whole matrix.*delete it"):
+            refuse(tmp_path)
+
+
+def test_a_matrix_that_is_no_json_is_refused(tmp_path: Path) -> None:
+    (tmp_path / SABOTEURS).write_bytes(b"\xff{")
+    with pytest.raises(InvalidInputError, match="no whole matrix"):
+        require_ready(tmp_path)
 
 
 def test_without_its_extra_the_pdf_is_left_out_with_a_note(tmp_path: Path) -> None:
     notes = write_report(run(), tmp_path / "without")
-    assert "report.pdf" in notes[0]
+    assert any("report.pdf was left out" in note for note in notes)
     assert not (tmp_path / "without" / "report.pdf").exists()
 
 

@@ -1,1 +1,1 @@
-"""The certified layer: a plan's own numbers, recomputed by an independent route with rigorous rounding."""
+"""The certified layer: a plan's own numbers at full size, by its own accountant and by an independent route."""

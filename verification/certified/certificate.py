@@ -1,7 +1,7 @@
-"""`certify(plan)`: bounds on the true ε of a plan of any size, from both sides, by a route of its own.
+"""`certify(plan)`: bounds on the ε of a plan of any size, from both sides, by a route of its own.
 
-Only parameters are read from the plan: no law, no grid, no composition of `accounting` is used, and the number of
-instances that one user touches is counted anew. Source: docs/proofs/certificate.md.
+Only what the plan's document declares is read: no law, no grid, no composition of `accounting` is used, and the number
+of instances that one user touches is counted anew. What is shared all the same is listed in docs/proofs/certificate.md.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 from accounting import Plan
 from verification.certified import pure, renyi
 from verification.certified.ball import Ball
-from verification.certified.composed_loss import LowerProfile, lower_profile
-from verification.certified.neighbors import Neighbors, neighbors
+from verification.certified.composed_loss import lower_profile
+from verification.certified.neighbors import Moves, Neighbors, neighbors
 from verification.certified.noise_laws import (
     Array,
     TooLargeError,
@@ -39,20 +39,25 @@ TAIL_SHARE = 1e-5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The true ε at `delta` is at least `lower_epsilon` and at most `upper_epsilon` (None: not certified).
+    """Bounds on ε at `delta` for the plan's parameters.
 
-    Both speak of `neighbors`: the lower bound of one dataset and one pair of records, or of what the plan's rung
-    claims to cover; the upper bound of all of them.
+    *What the rung covers*: the plan's accountant claims that `neighbors.covered` costs at most the claimed ε; it costs
+    at least `covered_epsilon`. If that is more, the contract's claim is false and proves nothing. Whether records do
+    this to anybody is another question.
+
+    *The promise to people*: the true ε, a supremum over records, is at least `lower_epsilon`, which two records cost
+    (`neighbors.attained`), and at most `upper_epsilon` (None: not certified), which bounds what is covered as well.
     """
 
     claimed_epsilon: float
     delta: float
+    covered_epsilon: float
     lower_epsilon: float
     upper_epsilon: float | None
     lower_curve: Curve
-    """Points (ε, δ) that lie below the true profile."""
+    """Points (ε, δ) that lie below the true profile of the promise: two records."""
     upper_curve: Curve
-    """Points (ε, δ) that lie above the true profile."""
+    """Points (ε, δ) that lie above the true profile of the promise: all records."""
     neighbors: Neighbors
     notes: tuple[str, ...]
 
@@ -98,16 +103,12 @@ def certify(plan: Plan) -> Certificate:
     delta = 0.0 if plan.bitsum == "pure" else min(float(promise.delta), plan.guarantees[0].delta)
     reach = neighbors(plan)
     if plan.bitsum == "pure":
-        low, high, notes = pure.epsilon_bounds(plan, reach.flips)
-        return Certificate(
-            claimed_epsilon=claimed, delta=0.0, lower_epsilon=low, upper_epsilon=high, lower_curve=((low, 0.0),),
-            upper_curve=() if high is None or math.isinf(high) else ((high, 0.0),), neighbors=reach, notes=notes,
-        )  # fmt: skip
+        return _pure(plan, claimed, reach)
     tail = TAIL_SHARE * delta * math.exp(-min(claimed, 50.0)) / reach.instances
     protocol = _Protocol(plan, max(tail, 1e-280))
-    profiles = _lower_profiles(protocol, reach, delta)
-    lower = tuple((max(one.epsilon(delta * x) for one in profiles), delta * x) for x in DELTAS)
-    notes = reach.notes
+    covered = _lower(protocol, reach.covered, delta)
+    attained = covered if reach.attained == reach.covered else _lower(protocol, reach.attained, delta)
+    notes = (*_reach_notes(plan, reach), *dict.fromkeys(covered.notes + attained.notes))
     upper: Curve | None = None
     try:
         upper = _upper(protocol, reach, tuple(delta * x for x in DELTAS)) if protocol.exact else None
@@ -120,22 +121,70 @@ def certify(plan: Plan) -> Certificate:
     return Certificate(
         claimed_epsilon=claimed,
         delta=delta,
-        lower_epsilon=lower[1][0],
+        covered_epsilon=covered.curve[1][0],
+        lower_epsilon=attained.curve[1][0],
         upper_epsilon=None if upper is None else upper[1][0],
-        lower_curve=lower,
+        lower_curve=attained.curve,
         upper_curve=tuple(point for point in upper or () if math.isfinite(point[0])),
         neighbors=reach,
         notes=notes,
     )
 
 
-def _lower_profiles(protocol: _Protocol, reach: Neighbors, delta: float) -> list[LowerProfile]:
-    """One fixed dataset, all others at 0, and the most that one user is certain to move; both directions."""
-    pair, times = protocol.laws(), reach.half_flips or reach.flips
-    if reach.half_flips:
-        half = 0.5 * pair.one + 0.5 * pair.zero
-        pair = TwoLaws(one=half, zero=pair.zero, missing=pair.missing, error=pair.error + 1e-15)
-    return [lower_profile(one, times, delta) for one in (pair, pair.reversed())]
+def _reach_notes(plan: Plan, reach: Neighbors) -> tuple[str, ...]:
+    shifts = "" if reach.squared_shift is None else f" (squared shifts up to {reach.squared_shift:.4g})"
+    return (f"the rung {plan.accountant!r} covers {reach.covered}{shifts}; two records attain {reach.attained}",)
+
+
+def _pure(plan: Plan, claimed: float, reach: Neighbors) -> Certificate:
+    """Losses add up. The condition is exact for who knows the others' silences, so nothing follows about people."""
+    low, high, notes = pure.instance_bounds(plan)
+    k = reach.instances
+    return Certificate(
+        claimed_epsilon=claimed,
+        delta=0.0,
+        covered_epsilon=k * low,
+        lower_epsilon=0.0,
+        upper_epsilon=None if high is None else k * high,
+        lower_curve=((0.0, 0.0),),
+        upper_curve=() if high is None else ((k * high, 0.0),),
+        neighbors=reach,
+        notes=(
+            *_reach_notes(plan, reach),
+            *notes,
+            "covered: for an adversary who knows which of the others were silent, as the proof assumes; no lower bound"
+            " on what others learn of people is certified",
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lower:
+    """Points (ε, δ) below the profile of some moves of one user's bits."""
+
+    curve: Curve
+    notes: tuple[str, ...] = ()
+
+
+def _lower(protocol: _Protocol, moves: Moves, delta: float) -> _Lower:
+    """One fixed dataset and one pair of laws for every bit that moves, in both directions.
+
+    Complete flips: all others at 0. Half: all others at 1, as if their records were x′, and the bit goes from a fair
+    coin to 1, which is what a hashed feature does in the bucket of x′.
+    """
+    if moves.bits < 1:
+        return _Lower(tuple((0.0, delta * x) for x in DELTAS), ("no bit is moved far enough for a lower bound",))
+    pair = protocol.laws()
+    if moves.half:
+        certain = protocol.laws(ones=protocol.plan.request.counted_users - 1)
+        half = 0.5 * certain.one + 0.5 * certain.zero
+        pair = TwoLaws(one=half, zero=certain.one, missing=certain.missing, error=certain.error + 1e-15)
+    profiles = [lower_profile(one, moves.bits, delta) for one in (pair, pair.reversed())]
+    curve = tuple((max(one.epsilon(delta * x) for one in profiles), delta * x) for x in DELTAS)
+    lost = max(one.rounded_off for one in profiles)
+    loose = f"rounding the losses of {moves} to a grid takes up to {lost:.3g} from their lower bound: it is "
+    loose += "useless" if curve[1][0] == 0.0 else "loose"
+    return _Lower(curve, (loose,) if any(one.loose for one in profiles) else ())
 
 
 def _upper(protocol: _Protocol, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:

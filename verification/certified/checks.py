@@ -1,13 +1,19 @@
-"""The certified layer: the plan's own numbers at full size, by the library's accountant and by a route of its own."""
+"""The certified layer recomputes the plan's own numbers at full size from its parameters.
+
+`plan-verifies` does so by the same accountant that planned, `certified-bound` by an independent route.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from accounting import PrivkdeError
-from verification.certified.certificate import certify
+from verification.certified.certificate import Certificate, certify
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
 
+LAST_DIGITS = 1e-6
+"""Relative difference between two machines' numbers that is no alteration."""
 SPARE_SLACK = 0.08
 """Besides the conversion: half-integer orders, cells of the others' data, losses that are not Gaussian."""
 
@@ -25,66 +31,125 @@ def slack(delta: float) -> float:
 
 
 def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """`Plan.verify` does not raise: its accountant proves the promise now, and the contract is the honest one."""
+    """`Plan.verify` does not raise, and every number of the plan follows from its request and its parameters."""
     said = ""
     try:
         subject.plan.verify()
+        said = "; ".join(_altered(subject.plan.to_json(), subject.plan.recomputed().to_json()))
     except PrivkdeError as error:
         said = str(error)
     return finding(
         "plan-verifies",
         Layer.CERTIFIED,
-        "The plan's accountant proves its promise for its parameters, and its contract is that of these parameters.",
+        "The plan's accountant proves its promise for its parameters, and all its numbers follow from these.",
         statistic=1.0 if said else 0.0,
         bound=0.0,
         found=said,
-        note="statistic: 1 if the plan was refused; this is the library's own accountant, not an independent route",
+        note="statistic: 1 if the plan was refused; this is the library's own accountant, not an independent route; the"
+        " plan's reasons are words and are not checked",
     )
+
+
+def _altered(said: Any, recomputed: Any, where: str = "plan") -> list[str]:
+    """Where two documents differ, numbers by more than `LAST_DIGITS`."""
+    if isinstance(said, dict) and isinstance(recomputed, dict) and said.keys() == recomputed.keys():
+        return [found for key in said for found in _altered(said[key], recomputed[key], f"{where}.{key}")]
+    if isinstance(said, list) and isinstance(recomputed, list) and len(said) == len(recomputed):
+        pairs = enumerate(zip(said, recomputed, strict=True))
+        return [found for i, (one, other) in pairs for found in _altered(one, other, f"{where}[{i}]")]
+    if isinstance(said, float) and isinstance(recomputed, float):
+        same = math.isclose(said, recomputed, rel_tol=LAST_DIGITS)
+    else:
+        same = bool(said == recomputed)
+    return [] if same else [f"{where} is {said!r} and should be {recomputed!r}"]
 
 
 def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """The claimed ε is not below the certified lower bound; whether the upper bound confirms it is in the note.
+    """The claimed ε is not below what the covered bits cost at least; the note says if an upper bound confirms it.
 
-    An upper bound above the claim contradicts nothing: it may be loose. Within the slack it confirms the claim. Only
-    for Pure, whose condition is decided exactly, is there none if and only if the claim is false.
+    The promise rests on the claim of the plan's accountant for all bits that it covers. If these cost more than it
+    says, its proof is void, and the plan is refuted even if no record can move that many bits. Only if two records cost
+    more is the promise to people itself known to be false; the witness says which. An upper bound above the claim
+    contradicts nothing: it may be loose.
+
+    The defect that is found for certain: if the covered bits cost more than upper/lower times the claim, the lower
+    bound is above it. Without an upper bound nothing is known of how far below the truth the lower one is: power 0.
     """
     found = certify(subject.plan)
-    allowed = found.claimed_epsilon * (1.0 + slack(found.delta))
-    failed = found.upper_epsilon == math.inf  # the condition of Pure, which is necessary and sufficient
-    below = math.inf if failed else found.lower_epsilon / found.claimed_epsilon
-    upper = "none" if found.upper_epsilon is None else f"{found.upper_epsilon:.4g}"
-    confirmed = found.upper_epsilon is not None and found.upper_epsilon <= allowed
-    words = (
-        f"the plan claims ε = {found.claimed_epsilon:.6g} at δ = {found.delta:.3g}; certified lower bound"
-        f" {found.lower_epsilon:.6g}, upper bound {upper}:"
-        f" {'confirmed' if confirmed else 'not confirmed'} within {slack(found.delta):.1%}"
-    )
-    numbers = {"claimed": found.claimed_epsilon, "lower": found.lower_epsilon, "delta": found.delta}
+    gap = None
+    if found.upper_epsilon is not None and found.covered_epsilon > 0.0:
+        gap = max(0.0, math.nextafter(found.upper_epsilon / found.covered_epsilon - 1.0, math.inf))
+    numbers = {
+        "claimed": found.claimed_epsilon,
+        "covered": found.covered_epsilon,
+        "lower": found.lower_epsilon,
+        "delta": found.delta,
+    }
     if found.upper_epsilon is not None:
         numbers["upper"] = found.upper_epsilon
     return finding(
         "certified-bound",
         Layer.CERTIFIED,
-        "An independent computation with rigorous rounding does not contradict the claimed ε.",
-        statistic=below,
-        bound=1.0,
-        found=words,
+        "The contract's claim for the bits that its accountant covers, on which the promise rests, is not contradicted"
+        " by an independent computation with rigorous rounding.",
+        statistic=max(found.covered_epsilon, found.lower_epsilon),
+        bound=found.claimed_epsilon,
+        found=contradiction(found),
         numbers=numbers,
-        smallest_detectable_defect=None if failed else max(0.0, math.nextafter(1.0 - below, 1.0)),
-        note="; ".join(
-            (
-                words,
-                *found.notes,
-                "smallest detectable defect: relative excess of the true ε over the claim;"
-                " curve: points (ε, δ) below the true profile, then points above it",
-            )
-        ),
+        power=0.0 if gap is None else 1.0,
+        smallest_detectable_defect=gap,
+        note="; ".join((_bounds(found), *found.notes, _defect(gap), CURVE)),
         curve=(*found.lower_curve, *found.upper_curve),
     )
 
 
+CURVE = (
+    "curve: points (ε, δ) below the true profile, which two records attain, then points above it, which hold for all"
+    " records"
+)
+
+
+def contradiction(found: Certificate) -> str:
+    """What is false if the claim is: the promise to people, or only the claim that is to prove it."""
+    if found.lower_epsilon > found.claimed_epsilon:
+        return (
+            f"the promise to people is false: two records, which move {found.neighbors.attained}, cost at least"
+            f" ε = {found.lower_epsilon:.6g} at δ = {found.delta:.3g}; the plan promises {found.claimed_epsilon:.6g}"
+        )
+    return (
+        f"the contract's claim for the touched bits is false: {found.neighbors.covered}, which its accountant covers,"
+        f" cost at least ε = {found.covered_epsilon:.6g} at δ = {found.delta:.3g}, and it claims"
+        f" {found.claimed_epsilon:.6g}; so nothing proves the promise. That the promise to people is false was not"
+        f" shown: two records cost at least {found.lower_epsilon:.6g}"
+    )
+
+
+def _bounds(found: Certificate) -> str:
+    upper = "none" if found.upper_epsilon is None else f"{found.upper_epsilon:.4g}"
+    claimed, near = found.claimed_epsilon, slack(found.delta)
+    if max(found.covered_epsilon, found.lower_epsilon) > claimed:
+        outcome = "contradicted"
+    else:
+        above = found.upper_epsilon is None or found.upper_epsilon > claimed * (1.0 + near)
+        outcome = f"{'not confirmed' if above else 'confirmed'} within {near:.1%}"
+    return (
+        f"the plan claims ε = {claimed:.6g} at δ = {found.delta:.3g}; what its accountant covers costs at"
+        f" least {found.covered_epsilon:.6g}, two records at least {found.lower_epsilon:.6g}; upper bound for both"
+        f" {upper}: {outcome}"
+    )
+
+
+def _defect(gap: float | None) -> str:
+    if gap is None:
+        return "without bounds from both sides no defect is certain to be found: power 0"
+    return (
+        "smallest detectable defect: relative excess of what the covered bits truly cost over the claim; it is the"
+        " certificate's own gap, upper/lower − 1"
+    )
+
+
 CHECKS: tuple[Check, ...] = (
-    Check(name="plan-verifies", layer=Layer.CERTIFIED, about="the plan's own accountant", run=plan_verifies),
+    Check(name="plan-verifies", layer=Layer.CERTIFIED, about="the plan's own accountant, again", run=plan_verifies),
     Check(
         name="certified-bound", layer=Layer.CERTIFIED, about="independent bounds on ε at full size", run=certified_bound
     ),

@@ -24,6 +24,10 @@ PAD = 4e-9
 TRANSFORM = 20.0
 """Relative error of a transform of 2^b numbers in the Euclidean norm: at most 20·b·2⁻⁵³ (Higham, 2002, Thm 24.2)."""
 OUTSIDE = 1e-13
+WIDTHS = (9.0, 12.0, 16.0, 24.0, 40.0, 80.0)
+"""Half-widths of the window that are tried, in standard deviations."""
+LOOSE = 0.05
+"""Share of ε that rounding may take before the bound is called loose: with 2²⁰ bins, from k of about 3·10⁴ on."""
 LARGEST_EXPONENT = 60.0
 """Of the moment that the tilt is divided by: beyond, weights would differ by more than doubles can hold."""
 SCAN = 0.97
@@ -54,6 +58,13 @@ class LowerProfile:
     """Lower bound on the probability that some loss is infinite."""
     near: float
     """An ε to search around."""
+    rounded_off: float = 0.0
+    """By how much rounding to the grid lowered the mean of the sum of losses."""
+
+    @property
+    def loose(self) -> bool:
+        """Whether rounding to the grid took away a share of ε that matters."""
+        return self.rounded_off > LOOSE * self.near
 
     @staticmethod
     def of(losses: Array, masses: Array, weights: _Weights, *, error: float, outside: float) -> LowerProfile:
@@ -65,7 +76,7 @@ class LowerProfile:
         return LowerProfile(
             losses=losses, above=_suffix(weighted), shrunk=_suffix(weighted * shrinking), largest=factor,
             norms=np.sqrt(_suffix(np.minimum(factor, 1e150) ** 2)), error=error, outside=outside,
-            missing=weights.missing, infinite=weights.infinite, near=weights.near,
+            missing=weights.missing, infinite=weights.infinite, near=weights.near, rounded_off=weights.rounded_off,
         )  # fmt: skip
 
     def delta(self, epsilon: float) -> float:
@@ -106,6 +117,7 @@ class _Weights:
     missing: float
     infinite: float
     near: float
+    rounded_off: float = 0.0
 
 
 def _suffix(values: Array) -> Array:
@@ -145,14 +157,21 @@ def lower_profile(pair: TwoLaws, times: int, delta: float) -> LowerProfile:
     )
     if times == 1:
         return LowerProfile.of(losses, masses, weights, error=0.0, outside=0.0)
-    reach, outside = _window(masses, losses - mean, times)
-    step = max(2.0 * LOSS_BIAS * weights.near / times, 2.0 * reach / (MOST_BINS - 4))
-    bins = 2 ** math.ceil(math.log2(2.0 * reach / step + 4.0))
+    reach = _reach(masses, losses - mean, times)
+    step = max(2.0 * LOSS_BIAS * weights.near / times, 2.0 * reach / (MOST_BINS - 8))
+    bins = 2 ** math.ceil(math.log2(2.0 * reach / step + 8.0))
     places = np.floor(losses / step).astype(np.int64)
-    first = math.floor(times * mean / step) - bins // 2  # of the window of sums
     # tilted anew by the rounded losses, so that e^{−θ·l} undoes it exactly for sums of grid points
-    masses, log_moment = _Atoms(np.asarray(places * step, dtype=np.float64), atoms.masses).tilted(tilt)
-    weights = dataclasses.replace(weights, log_scale=times * (log_moment - 4.0 * pair.error - 1e-14))
+    rounded = np.asarray(places * step, dtype=np.float64)
+    masses, log_moment = _Atoms(rounded, atoms.masses).tilted(tilt)
+    center = float(np.sum(masses * rounded))
+    first = math.floor(times * center / step) - bins // 2  # of the window of sums, around the mean of what is summed
+    outside = _outside(masses, rounded - center, times, (bins // 2 - 2) * step)
+    weights = dataclasses.replace(
+        weights,
+        log_scale=times * (log_moment - 4.0 * pair.error - 1e-14),
+        rounded_off=max(0.0, times * (mean - center)),
+    )
     sums, error = _power(places % bins, masses, bins, times)
     grid = (first + np.arange(bins)) * step
     return LowerProfile.of(grid, np.roll(sums, -(first % bins)), weights, error=error, outside=outside)
@@ -197,24 +216,33 @@ def _tilt(atoms: _Atoms, times: int, delta: float) -> float:
     return low
 
 
-def _window(masses: Array, centered: Array, times: int) -> tuple[float, float]:
-    """(W, bound on the probability that the sum leaves its mean by more than W), by Chernoff's bound."""
+def _reach(masses: Array, centered: Array, times: int) -> float:
+    """A distance that the sum of the losses, before rounding, hardly ever leaves its mean by: it chooses the grid."""
     spread = math.sqrt(times * max(float(np.sum(masses * centered**2)), 1e-300))
-    for widths in (9.0, 12.0, 16.0, 24.0, 40.0, 80.0):
-        reach = widths * spread
-        found = 0.0
-        for sign in (1.0, -1.0):
-            rates = np.array([0.25, 0.5, 0.75, 0.9, 1.0]) * reach / spread**2
-            logs = [times * math.log(_mean_exp(masses, sign * rate * centered)) - rate * reach for rate in rates]
-            found += math.exp(min(0.0, *logs))
-        if found <= OUTSIDE:
-            return reach + 2.0 * float(np.max(np.abs(centered))) / math.sqrt(times), 1.01 * found
-    return reach, 1.01 * found
+    reach = next(
+        (one * spread for one in WIDTHS if _outside(masses, centered, times, one * spread) <= OUTSIDE),
+        WIDTHS[-1] * spread,
+    )
+    return reach + 2.0 * float(np.max(np.abs(centered))) / math.sqrt(times)
 
 
-def _mean_exp(masses: Array, exponents: Array) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.sum(masses * np.exp(np.minimum(exponents, 700.0))))
+def _outside(masses: Array, centered: Array, times: int, reach: float) -> float:
+    """Bound on the probability that a sum of `times` such numbers is beyond ±`reach`, by Chernoff's bound.
+
+    It holds wherever the numbers are centered, and for every rate that is tried.
+    """
+    variance = times * max(float(np.sum(masses * centered**2)), 1e-300)
+    found = 0.0
+    for sign in (1.0, -1.0):
+        rates = (np.array([0.25, 0.5, 0.75, 0.9, 1.0]) * reach / variance).tolist()
+        logs = [times * _log_mean_exp(masses, sign * rate * centered) - rate * reach for rate in rates]
+        found += math.exp(min(0.0, *logs))
+    return min(1.0, 1.01 * found)
+
+
+def _log_mean_exp(masses: Array, exponents: Array) -> float:
+    top = float(np.max(exponents))
+    return top + math.log(float(np.sum(masses * np.exp(exponents - top))))
 
 
 def _power(places: NDArray[np.int64], masses: Array, bins: int, times: int) -> tuple[Array, float]:

@@ -21,6 +21,7 @@ MARGIN = 1e-9
 """Relative error of the quotients below: series of at most 10⁶ positive terms in double precision."""
 MOST_INTERVALS = 20_000
 LONGEST_SERIES = 1_000_000
+NOT_DECIDED = "the condition of Pure was not found to hold everywhere: no upper bound is certified"
 
 
 @dataclass
@@ -70,7 +71,7 @@ class _Condition:
         return self.sides(a)[0] + 4.0 * MARGIN <= self.sides(b)[1] * (1.0 - 4.0 * MARGIN)
 
     def holds(self) -> bool:
-        """Whether it holds for every u ≥ 0, decided with the margin against us."""
+        """Whether it certainly holds for every u ≥ 0. If it fails by more than the margin, `largest_loss` shows it."""
         end = 1
         while self.sides(end)[0] > -4.0 * MARGIN:
             end *= 2
@@ -88,10 +89,12 @@ class _Condition:
         return True
 
 
-def epsilon_bounds(plan: Plan, times: int) -> tuple[float, float | None, tuple[str, ...]]:
-    """(lower, upper) on the pure ε of `times` instances; the upper one is infinite if the condition fails.
+def instance_bounds(plan: Plan) -> tuple[float, float | None, tuple[str, ...]]:
+    """(lower, upper) on the pure ε of one instance for an adversary who knows which of the others were silent.
 
-    It is None if the condition is too long to be decided here.
+    The upper one is None if the condition fails or was not decided here; it bounds what every adversary learns. The
+    lower one is the largest loss that was evaluated: it exceeds the target if the condition fails by more than the
+    margin.
     """
     given = plan.parameters
     target, noise = float(given["epsilon_target"]), float(given["noise_epsilon"])
@@ -104,8 +107,10 @@ def epsilon_bounds(plan: Plan, times: int) -> tuple[float, float | None, tuple[s
         continuing=float(given["flood_continue_probability"]),
     )
     try:
-        valid = noise <= target and condition.shape >= 1.0 and condition.holds()
+        valid = condition.holds() and noise <= target and condition.shape >= 1.0
     except TooLargeError as error:
-        return times * condition.largest_loss, None, (str(error), "no upper bound is certified for this law")
-    note = f"pure ε adds up over {times} instances; the condition was decided at {len(condition.kept)} counts"
-    return times * condition.largest_loss, times * target * (1.0 + 1e-12) if valid else math.inf, (note,)
+        return condition.largest_loss, None, (str(error), NOT_DECIDED)
+    looked = f"the condition of Pure was evaluated at {len(condition.kept)} counts"
+    if not valid:
+        return condition.largest_loss, None, (looked, NOT_DECIDED)
+    return condition.largest_loss, target * (1.0 + 1e-12), (looked,)

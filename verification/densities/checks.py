@@ -14,8 +14,8 @@ import numpy as np
 from accounting import Plan
 from privkde import prediction
 from privkde.randomness import private_randomness
-from verification.densities.cumulants import Floats
-from verification.densities.robust_means import MISSED, MeanTest, mean_test
+from verification.densities.cumulants import Floats, widest_variance
+from verification.densities.robust_means import MISSED, MeanTest, mean_test, smallest_stretch
 from verification.densities.samples import (
     Collections,
     Contrast,
@@ -50,7 +50,7 @@ def searched_queries(plan: Plan, dataset: Dataset, rng: np.random.Generator) -> 
     trial = Collections(*widened(plan, "faithful"), dataset, seed)
 
     def height(y: Floats) -> Floats:
-        found = [one for one in trial.contrasts(y) if "size" not in one.what][: len(y)]
+        found = [one for one in trial.contrasts(y) if not one.is_size][: len(y)]
         return np.array([float(np.mean(one.variances) + np.var(one.means)) for one in found])
 
     best = starts[int(np.argmax(height(starts)))]
@@ -67,6 +67,7 @@ def unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
     dataset = Dataset.of(plan, rng)
     y = searched_queries(plan, dataset, rng)
     tests, sizes = [], []
+    seen: dict[bool, list[float]] = {False: [], True: []}
     for path in PATHS:
         found = fresh_maps(plan, dataset, randomness, path=path, scale=effort.scale)
         parts = [one.contrasts(y) for one in found]
@@ -74,8 +75,12 @@ def unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
         alpha = CHECK_ALPHA / (len(PATHS) * (2 * len(contrasts) + 1))
         for one in contrasts:
             what = f"{one.what}, {path} path"
-            tests.append(mean_test(f"{what}, over maps", one.values, one.expected, one.total_variance, alpha))
-            tests.append(mean_test(f"{what}, given the maps", one.values, one.means, one.variances, alpha))
+            pair = [
+                mean_test(f"{what}, over maps", one.values, one.expected, one.total_variance, alpha),
+                mean_test(f"{what}, given the maps", one.values, one.means, one.variances, alpha),
+            ]
+            tests += pair
+            seen[one.is_size] += [test.smallest_defect for test in pair]
         tests.append(_gain(path, found, alpha))
         sizes.append(contrasts[0].values.size)
         if not plan.request.joint:
@@ -84,11 +89,12 @@ def unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
         UNBIASED,
         f"the density of {_size(plan)} is unbiased up to the kernel's known bias, with the stated variance",
         tests,
-        defect=min(test.smallest_defect for test in tests if test.smallest_defect > 0.0),
+        defect=min(seen[False]),
         seed=seed,
         note=f"{sizes[0]:,} densities of the aggregated and {sizes[1]:,} of the faithful path, {len(y)} queries."
         " Densities of joint classes are ratios; tested are their unbiased numerators and sizes. Statistic: largest"
-        " test statistic as a share of its limit. Smallest defect: a bias of the density where it is seen best.",
+        " test statistic as a share of its limit. Smallest defect: a bias of the density where it is seen best."
+        + (f" The same for a class's share of the users: {_worded(min(seen[True]))}." if seen[True] else ""),
     )
 
 
@@ -121,23 +127,28 @@ def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
     tests = [test for path, one in [*contrasts, *sums] for test in _variance_tests(path, one, alpha)]
     if not plan.request.joint:
         tests += [_theorem(plan, one, alpha) for _, one in contrasts]
-    tests.append(_prediction(paths[0], y))
-    defect = min(test.smallest_defect for test in tests if test.smallest_defect > 0.0)
+        tests.append(_prediction(paths[0], y))
+    decrease = min(test.smallest_defect for test in tests if test.smallest_defect > 0.0)
+    increase = min(_increase(one, alpha) for _, one in [*contrasts, *sums])
     measured = [(_root(_errors(one)), _root(_predicted(one))) for path, one in contrasts if path == PATHS[0]]
     worst, bound = max(measured), plan.sup_rmse_bound
-    upper = max(_upper(plan, one, alpha) for _, one in contrasts)
+    upper = ""
+    if is_wide(plan):
+        highest = max(_upper(plan, one, alpha) for _, one in contrasts)
+        upper = f", at most {highest:.4g} if the noise follows its law"
     return _finding(
         SUP_RMSE,
         f"the error of {_size(plan)} is at most the bound and has the predicted variance, at every query searched",
         tests,
-        defect=defect,
+        defect=decrease if decrease <= 1.0 else math.inf,
         seed=seed,
         note=f"Theorem 3.2: {'nothing' if bound is None else f'{bound:.4g}'}; planned: {plan.error.total:.4g}; worst"
-        f" query: predicted {worst[1]:.4g}, measured {worst[0]:.4g}, at most {upper:.4g} if the noise follows its law."
+        f" query: predicted {worst[1]:.4g}, measured {worst[0]:.4g}{upper}."
         f" {contrasts[0][1].values.size:,} aggregated and {contrasts[-1][1].values.size:,} faithful"
         f" densities, {len(y)} queries (random,"
-        " records, ascent). Statistic: largest test statistic as a share of its limit. Smallest defect: relative change"
-        " of the variance of rounding and noise. Curve: (bound, planned), then (predicted, measured) at each query.",
+        " records, ascent). Statistic: largest test statistic as a share of its limit. Smallest defect: relative"
+        " decrease of the variance of rounding and noise, by errors that shrink. An increase, by errors that stretch,"
+        f" found as surely: {_worded(increase)}. Curve: (bound, planned), then (predicted, measured) at each query.",
         curve=(
             *(() if bound is None else ((bound, plan.error.total),)),
             *((predicted, seen) for seen, predicted in measured),
@@ -148,7 +159,8 @@ def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
 def _variance_tests(path: str, one: Contrast, alpha: float) -> list[MeanTest]:
     """E of the squared standardized error is 1, and of the difference of two collections with the same maps 2.
 
-    The squares' own variance is known exactly from the fourth cumulant: no approximation in either test.
+    The squares' own variance is known exactly from the fourth cumulant: no approximation in either test. The smallest
+    defect is a relative decrease of the variance by errors that shrink, whose squares do not vary more than claimed.
     """
     excess = one.fourths / one.variances**2
     squares = (one.values - one.means) ** 2 / one.variances
@@ -158,6 +170,12 @@ def _variance_tests(path: str, one: Contrast, alpha: float) -> list[MeanTest]:
         differences = (one.values[:pairs] - one.values[pairs : 2 * pairs]) ** 2 / (2.0 * one.variances)
         tests.append(mean_test(f"fresh noise, {one.what}, {path}", differences, 1.0, 2.0 + 0.5 * excess, alpha))
     return tests
+
+
+def _increase(one: Contrast, alpha: float) -> float:
+    """Relative increase of the variance, by errors that are stretched, which the first of these tests finds."""
+    variance = 2.0 + float(np.mean(one.fourths / one.variances**2))
+    return smallest_stretch(one.values.size, variance, alpha)
 
 
 def _errors(one: Contrast) -> Floats:
@@ -189,30 +207,35 @@ def _theorem(plan: Plan, one: Contrast, alpha: float) -> MeanTest:
 
 
 def _upper(plan: Plan, one: Contrast, alpha: float) -> float:
-    """Upper confidence bound on the root-mean-square error over maps, given the law of rounding and noise."""
+    """Upper confidence bound on the root-mean-square error over maps, given the law of rounding and noise; wide only.
+
+    The range is known beforehand: |f·g| ≤ R²S, and given any maps a density of n users varies by at most
+    R²S·`widest_variance`/(n²I), since Σ_j g_j(y)² ≤ R²S in each of I repetitions.
+    """
     squares, facts = _predicted(one), plan.request.facts()
-    if len(squares) < 2:
-        return _root(squares)
-    largest = (2.0 * facts.bound**2 * facts.sparsity) ** 2 + float(np.max(one.variances))
-    slack = empirical_bernstein(squares, width=largest, failure_probability=alpha)
+    most = facts.bound**2 * facts.sparsity
+    private = most * widest_variance(plan) / (plan.request.users**2 * facts.n_repetitions)
+    slack = empirical_bernstein(squares, width=(2.0 * most) ** 2 + private, failure_probability=alpha)
     return math.sqrt(float(np.mean(squares)) + slack)
 
 
 def _prediction(collections: Collections, y: Floats) -> MeanTest:
     """The library's own prediction of rounding and privacy error against the exact variance, at the same maps.
 
-    For `pure` and for joint labels it is an upper bound, so only a prediction that is too small refutes.
+    For `pure` it is an upper bound, so only a prediction that is too small refutes. Not for joint labels: there the
+    sample of a prediction stands for one class among others of equal size, which this dataset is not.
     """
     plan, dataset = collections.plan, collections.dataset
     told = prediction.expected_error(plan, dataset.x, y, public_seed=collections.announcement.public_seed)
     claimed = told.rounding**2 + told.privacy**2
-    if plan.request.joint:
-        exact = 0.0  # its sample stands for one class among others of equal size: not this dataset
-    else:
-        exact = float(np.mean([np.sum(one.variances) / collections.blocks**2 for one in collections.contrasts(y)]))
-    short = (exact - claimed) / exact if exact > 0.0 else 0.0
-    off = short if plan.bitsum == "pure" or plan.request.joint else abs(short)
-    return MeanTest(what="predicted variance", ratio=max(0.0, off) / PREDICTED, deviation=-short, smallest_defect=0.0)
+    exact = float(np.mean([np.sum(one.variances) / collections.blocks**2 for one in collections.contrasts(y)]))
+    short = (exact - claimed) / exact
+    off = max(0.0, short) if plan.bitsum == "pure" else abs(short)
+    return MeanTest(what="predicted variance", ratio=off / PREDICTED, deviation=-short, smallest_defect=0.0)
+
+
+def _worded(defect: float) -> str:
+    return f"{defect:.3g}" if math.isfinite(defect) else "none"
 
 
 def _size(plan: Plan) -> str:

@@ -75,3 +75,18 @@ def _smallest_defect(count: int, scale: float, limit: float) -> float:
     """
     needed = 2.0 * (3.0 * limit - math.log(MISSED)) / count
     return (1.0 - math.sqrt(1.0 - needed)) / scale if needed < 1.0 else math.inf
+
+
+def smallest_stretch(count: int, mean_variance: float, alpha: float) -> float:
+    """Relative increase d of a variance that a test of squares finds but with probability `MISSED`; inf if none.
+
+    The samples are squares with the claimed mean 1 and variances v_i, `mean_variance` on average. If all errors are
+    stretched so that the mean becomes 1 + d, their variances become (1+d)²v_i, and as in `_smallest_defect`
+    Nsd − L(1+d)² − Ns²d²/2 ≥ 2L + L' suffices. The smallest such d is returned; it holds for larger ones as well, since
+    ψ increases and so does every stretched square.
+    """
+    limit = math.log(2.0 / alpha)
+    square = limit * (1.0 + 1.0 / mean_variance)
+    linear = math.sqrt(2.0 * limit * count / mean_variance) - 2.0 * limit
+    discriminant = linear**2 - 4.0 * square * (3.0 * limit - math.log(MISSED))
+    return (linear - math.sqrt(discriminant)) / (2.0 * square) if linear > 0.0 and discriminant >= 0.0 else math.inf

@@ -111,6 +111,8 @@ class Contrast:
     fourths: Floats
     expected: float
     total_variance: float
+    is_size: bool = False
+    """Whether it is the size of a class, as a share of all users, and no density."""
 
     @staticmethod
     def joined(parts: list[Contrast]) -> Contrast:
@@ -204,6 +206,7 @@ class Collections:
                     fourths=np.array([self.moments.fourth[place] * (factor / n_users) ** 4]),
                     expected=float(members.mean()),
                     total_variance=float(variance),
+                    is_size=True,
                 )
             )
         return found

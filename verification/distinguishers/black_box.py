@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+from accounting.guarantee import Guarantee
 from privkde.bitsum import Tally
+from verification.distinguishers.attacks import Attack
 
 Floats = NDArray[np.float64]
 
@@ -39,3 +41,19 @@ def trained_scores(first: Floats, second: Floats, test_first: Floats, test_secon
     scorer = LogisticRegression(max_iter=200).fit(rows, told)
     scores = [scorer.decision_function((side - center) / spread) for side in (test_first, test_second)]
     return np.asarray(scores[0], np.float64), np.asarray(scores[1], np.float64)
+
+
+SCORERS = {"histogram of a projection": histogram_scores, "trained scorer": trained_scores}
+
+
+def trained_attacks(what: str, claim: Guarantee, first: Floats, second: Floats, *, normal: bool = True) -> list[Attack]:
+    """Both attackers, trained on the first rows of either neighbor's views and applied to the others."""
+    cut = int(TRAINING_SHARE * len(first))
+    attacks = []
+    for name, scorer in SCORERS.items():
+        one, other = scorer(first[:cut], second[:cut], first[cut:], second[cut:])
+        attacks.append(
+            Attack(what=f"{name} of {what}", first=one, second=other, epsilon=claim.epsilon, delta=claim.delta,
+                   normal=normal)
+        )  # fmt: skip
+    return attacks

@@ -1,4 +1,4 @@
-"""Log-likelihood ratios of views, from laws written down anew: the attacker's knowledge, no code of `accounting`.
+"""Log-likelihood ratios of views: the attacker's knowledge, from SciPy's tables of the noise (`count_laws`).
 
 Given the others at one place, an instance's counts are a binomial number of reports, the target's report, and the
 noise. Laws are tabulated in double precision with windows of `TAIL` beyond; an inexact ratio weakens an attack but
@@ -8,21 +8,23 @@ never invalidates the bound that follows from it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from accounting import Plan
+from accounting.pmf import Pmf
 from privkde.bitsum import Tally
 from verification.brute_force import PlaneLaw
 from verification.distinguishers.views import Neighbors
+from verification.execution.count_laws import Noise, noise_of, plus, times, window
 
 Floats = NDArray[np.float64]
-Parameters = dict[str, float]
 
 TAIL = 1e-12
+BOTH_WAYS = ("3nb", "pure")
+"""Protocols that send noise as ones and as zeros, so that their difference tells more than the ones."""
 LARGEST_PLANE = 2500
 """Side of the largest table of two counts; beyond it only their difference is used."""
 MOST_PLANES = 4
@@ -32,46 +34,15 @@ FAR = 40.0
 """Log-likelihood ratios are cut here: beyond, one law has no mass worth tabulating."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """A law on the integers from `start` on."""
-
-    start: int
-    masses: Floats
-
-    def plus(self, other: Line) -> Line:
-        """The sum of two independent numbers."""
-        return Line(start=self.start + other.start, masses=np.convolve(self.masses, other.masses))
-
-    def minus(self, other: Line) -> Line:
-        """Their difference."""
-        last = other.start + len(other.masses) - 1
-        return self.plus(Line(start=-last, masses=other.masses[::-1]))
+def reports(plan: Plan, other: float) -> Pmf:
+    """How many of the other users, all with the feature f/R = `other`, add one."""
+    return window(stats.binom(plan.request.users - 1, report_probability(plan, other)), TAIL)
 
 
-def _tabulated(law: stats.rv_discrete) -> Line:
-    low, high = int(law.ppf(TAIL)), int(law.isf(TAIL))
-    return Line(start=low, masses=np.asarray(law.pmf(np.arange(low, high + 1)), dtype=np.float64))
-
-
-def _negative_binomial(shape: float, continue_probability: float) -> Line:
-    return _tabulated(stats.nbinom(shape, 1.0 - continue_probability))
-
-
-def noise_lines(plan: Plan) -> tuple[Line, Line | None, Line | None]:
-    """Laws of all users' noise: added to the ones, to the zeros, to both (the flood)."""
-    told: Parameters = {name: float(value) for name, value in plan.parameters.items()}
-    if plan.bitsum == "poisson":
-        return _tabulated(stats.poisson(told["total_mean"])), None, None
-    if plan.bitsum == "negative-binomial":
-        return _negative_binomial(told["shape"], told["continue_probability"]), None, None
-    if plan.bitsum == "3nb":
-        single = _negative_binomial(told["noise_shape"], told["continue_probability"])
-        return single, single, _negative_binomial(told["flood_shape"], told["flood_continue_probability"])
-    if plan.bitsum == "pure":
-        single = _negative_binomial(1.0, float(np.exp(-told["noise_epsilon"])))
-        return single, single, _negative_binomial(told["flood_shape"], told["flood_continue_probability"])
-    return Line(start=0, masses=np.ones(1)), None, None
+def noise(plan: Plan) -> Noise:
+    """All users' noise."""
+    protocol = plan.protocol()
+    return noise_of(protocol, protocol.n_users, tail=TAIL)
 
 
 def report_probability(plan: Plan, scaled: float) -> float:
@@ -117,14 +88,13 @@ def _log_ratio(zero: Floats, one: Floats, first: float, second: float) -> Floats
 
 def line_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio:
     """By one count: the ones, or ones − zeros where noise is sent both ways."""
-    ones, zeros, _ = noise_lines(plan)
-    reports = _tabulated(stats.binom(plan.request.users - 1, report_probability(plan, other)))
-    law = reports.plus(ones) if zeros is None else reports.plus(ones).minus(zeros)
-    zero, one = np.append(law.masses, 0.0), np.insert(law.masses, 0, 0.0)
+    ones, zeros, _ = noise(plan)
+    law = plus(reports(plan, other), ones, times(zeros, -1))
+    zero, one = np.append(law.values, 0.0), np.insert(law.values, 0, 0.0)
     table = _log_ratio(zero, one, report_probability(plan, first), report_probability(plan, second))
 
     def ratio(ones_sent: NDArray[np.int64], zeros_sent: NDArray[np.int64]) -> Floats:
-        count = ones_sent if zeros is None else ones_sent - zeros_sent
+        count = ones_sent - zeros_sent if plan.bitsum in BOTH_WAYS else ones_sent
         return table[np.clip(count - law.start, 0, len(table) - 1)]
 
     return ratio
@@ -132,24 +102,24 @@ def line_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio:
 
 def plane_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio | None:
     """By both counts of `3nb`; None if the table would be too large."""
-    ones, zeros, flood = noise_lines(plan)
-    if plan.bitsum != "3nb" or zeros is None or flood is None:
+    if plan.bitsum != "3nb":
         return None
-    size = max(len(ones.masses) + ones.start, len(zeros.masses) + zeros.start) + flood.start + len(flood.masses)
+    ones, _, flood = noise(plan)
+    size = ones.stop + flood.stop
     if size > LARGEST_PLANE:
         return None
-    noise, pairs = (np.concatenate([np.zeros(one.start), one.masses]) for one in (ones, flood))
-    reports = _tabulated(stats.binom(plan.request.users - 1, report_probability(plan, other)))
-    alone = PlaneLaw.of(noise, pairs, size).zero
-    zero = np.zeros((size + len(reports.masses), size))
-    for extra, mass in enumerate(reports.masses):
+    single, pairs = (np.concatenate([np.zeros(one.start), one.values]) for one in (ones, flood))
+    others = reports(plan, other)
+    alone = PlaneLaw.of(single, pairs, size).zero
+    zero = np.zeros((size + len(others.values), size))
+    for extra, mass in enumerate(others.values):
         zero[extra : extra + size] += mass * alone
     one = np.zeros_like(zero)
     one[1:] = zero[:-1]
     table = _log_ratio(zero, one, report_probability(plan, first), report_probability(plan, second))
 
     def ratio(ones_sent: NDArray[np.int64], zeros_sent: NDArray[np.int64]) -> Floats:
-        row = np.clip(ones_sent - reports.start, 0, table.shape[0] - 1)
+        row = np.clip(ones_sent - others.start, 0, table.shape[0] - 1)
         return table[row, np.clip(zeros_sent, 0, table.shape[1] - 1)]
 
     return ratio

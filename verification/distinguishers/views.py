@@ -17,7 +17,7 @@ from privkde.announcement import Announcement
 from privkde.bitsum import Tally
 from privkde.kernels import LsqFamily
 from privkde.kernels.gaussian import GaussianFamily
-from privkde.kernels.inner_product import SignFamily
+from privkde.kernels.inner_product import IdentityFamily, SignFamily
 from privkde.randomness import ByteStream
 from verification.miniature import miniature
 
@@ -28,24 +28,28 @@ REPETITIONS, HASHED_REPETITIONS = 16, 4
 """A hashed kernel has Q instances per repetition."""
 DIM = 32
 """Twice the repetitions: then some x puts all random Fourier features at +1, another at −1."""
-IDENTITY_DIM = 4
-"""Identity features: only the first coordinate tells the neighbors apart."""
+IDENTITY_DIM, CLIPPED_DIM = 4, 16
+"""Identity features: only the first coordinate tells the neighbors apart; more where they are rotated and clipped."""
 CANDIDATES = 400
 ENTRIES = 1 << 19
 """Users × instances that are drawn at once."""
 LOOSER = (1.0, 2.0, 4.0, 8.0, 16.0)
 
 
-def attacked(plan: Plan) -> Plan:
-    """The miniature that is attacked: for the plan's own ε or, if that is not feasible for 200 users, a larger one."""
+def attacked(plan: Plan, *, users: int = USERS) -> Plan:
+    """The miniature that is attacked: for the plan's own ε or, if that is not feasible for so few users, a larger one.
+
+    Identity features with R < 1 keep an R < 1 (`verification.miniature`).
+    """
     kernel = plan.request.kernel
     hashed = kernel in ("laplacian", "exponential")
+    identity_dim = IDENTITY_DIM if plan.request.facts().bound >= 1.0 else CLIPPED_DIM
     for factor in LOOSER:
         try:
             return miniature(
                 plan,
-                users=USERS,
-                dim=IDENTITY_DIM if kernel == "inner-product" else DIM,
+                users=users,
+                dim=identity_dim if kernel == "inner-product" else DIM,
                 repetitions=HASHED_REPETITIONS if hashed else REPETITIONS,
                 epsilon=min(50.0, factor * float(plan.request.epsilon)),
             )
@@ -81,7 +85,9 @@ def _records(announcement: Announcement, x: Float32, classes: tuple[int, ...]) -
 def far_apart(family: LsqFamily, seed: int) -> Float32:
     """Two admitted vectors (rows) whose features differ as much as was found; solved for, if maps are linear.
 
-    Gaussian: all cosines at +1 and at −1. Signs: ± the first singular vector. Identity: ± the first unit vector.
+    Gaussian: all cosines at +1 and at −1. Signs: ± the first singular vector. Identity: ± the first unit vector or,
+    with R < 1, ± a vector of norm 1 that the rotation takes to as many coordinates ±R as fit: Σ t² = 1/R², and the
+    others' roundings hide least.
     """
     dim = family.choice.dim
     if isinstance(family, GaussianFamily) and family.projection is None:
@@ -91,12 +97,22 @@ def far_apart(family: LsqFamily, seed: int) -> Float32:
     direction[0] = 1.0
     if isinstance(family, SignFamily):
         direction = np.linalg.svd(family.weights.astype(np.float64))[0][:, 0]
+    elif isinstance(family, IdentityFamily) and family.rotation is not None:
+        direction = _full_coordinates(family)
     elif not family.choice.name.startswith("inner-product"):
         directions = np.random.default_rng(seed).normal(size=(CANDIDATES, dim))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         there, back = (family.scaled_features(0.999 * sign * directions) for sign in (1.0, -1.0))
         direction = directions[int(np.argmax(np.sum((there - back) ** 2, axis=1)))]
     return np.stack([direction, -direction]).astype(np.float32) * np.float32(0.9999)
+
+
+def _full_coordinates(family: IdentityFamily) -> NDArray[np.float64]:
+    """The vector of norm at most 1 whose rotated coordinates are R, one after another, as long as the norm lasts."""
+    bound, dim = family.facts.bound, family.choice.dim
+    squares = np.clip(1.0 - bound**2 * np.arange(dim), 0.0, bound**2)
+    rotation = family.query_features(np.eye(dim, dtype=np.float32)).astype(np.float64)
+    return np.asarray(rotation @ np.sqrt(squares))
 
 
 def worst_neighbors(announcement: Announcement, seed: int, *, label_only: bool = False) -> Neighbors:

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from accounting.kernels import NORM_SLACK
 from privkde.inputs import OUTSIDE
 from privkde.randomness import ByteStream
 from verification.domain.client_search import largest_over_pairs, replaced_pairs
@@ -44,9 +43,8 @@ def check_client(subject: Subject, effort: Effort, seed: int) -> Finding:
         statistic=worst if accepted else math.inf,
         bound=1.0,
         found=f"{found}: features reach {worst:.6g} times what is declared" if accepted else "every vector was refused",
-        smallest_detectable_defect=NORM_SLACK**2 - 1.0,
         seed=seed,
-        note=f"Smallest defect: relative excess. {accepted} of the vectors were accepted."
+        note=f"A search: its power is unknown. {accepted} of the vectors were accepted."
         + ("" if view.whole else " A smaller kernel of the same kind was searched."),
     )
 
@@ -99,7 +97,7 @@ def check_touched(subject: Subject, effort: Effort, seed: int) -> Finding:
     view = ClientView(subject.plan, stream)
     declared = view.facts.touched.total
     if view.whole:
-        declared = min(declared, subject.plan.instances_per_user)
+        declared = max(1, min(declared, subject.plan.instances_per_user))
     x, other = replaced_pairs(view, effort, stream)
     moved = np.abs(view.scaled(x) - view.scaled(other)) / 2.0
     touched = int(np.max(np.sum(moved > 0.0, axis=1)))
@@ -113,9 +111,11 @@ def check_touched(subject: Subject, effort: Effort, seed: int) -> Finding:
         found=f"a replaced record changed {touched} instances of {declared} declared; one bit moved {largest:.4g} times"
         " as far as declared",
         numbers={"touched": touched, "declared": declared},
+        power=1.0,
         smallest_detectable_defect=max(0.0, 1.0 - touched / declared),
         seed=seed,
-        note=f"Smallest defect: share of instances not counted that the search would find; it reached {touched} of"
+        note=f"Smallest defect: if a share of instances above this were not counted, this search shows it; it reached"
+        f" {touched} of"
         f" {declared}." + ("" if view.whole else " A smaller kernel of the same kind was searched."),
     )
 
@@ -136,9 +136,10 @@ def check_shift(subject: Subject, effort: Effort, seed: int) -> Finding:
         statistic=largest,
         bound=declared * (1.0 + DOUBLE_PRECISION),
         found=f"a replaced record shifts bits by Σ t² = {largest:.6g} and {declared:.6g} is declared",
+        power=1.0,
         smallest_detectable_defect=max(0.0, 1.0 - largest / declared),
         seed=seed,
-        note=f"Smallest defect: relative understatement of Δ² that the search would find; it reached"
+        note=f"Smallest defect: if Δ² were understated by more than this share, this search shows it; it reached"
         f" {largest / declared:.4f} of it."
         + ("" if view.whole else " A smaller kernel of the same kind was searched."),
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 
@@ -14,23 +16,27 @@ from accounting.composition import LADDER, Touched
 from accounting.mechanisms import BitsumProtocol
 from accounting.planning import plan as make_plan
 from verification import exact
+from verification.enumeration.curves import NO_CLAIM, Curve, Worst, drawn_between, refined
 from verification.enumeration.labels import classifier_check
 from verification.enumeration.search import (
     TABLE_BOUND,
-    Claim,
-    Worst,
-    attack_pair,
     attack_plan,
+    bit_pairs,
     claims,
     extreme_rows,
     joint_rows,
+    n_points,
+    proved,
+    telling_deltas,
 )
-from verification.enumeration.views import InstanceView, ViewPair, whole_view
+from verification.enumeration.views import Array, InstanceView, ViewPair, whole_view
 from verification.miniature import miniature
 from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
 
-EPSILONS = (0.0, 0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0)
-DELTAS = (0.2, 1e-3)
+GRID = 32
+"""Cells of the ε of one instance: their ends, and one drawn from each."""
+MOST_EPSILONS = 300
+"""At most this many ε of one instance at scale 1, halved intervals included; four times as many at scale 10."""
 
 
 def _rounded_up(epsilon: float) -> Fraction:
@@ -47,23 +53,13 @@ def _report(name: str, claim: str, worst: Worst, bound: float, note: str) -> Fin
         bound=bound,
         found=worst.words,
         numbers=worst.numbers,
+        power=1.0 if worst.ratio > 0.0 else 0.0,
         smallest_detectable_defect=max(0.0, 1.0 / worst.ratio - 1.0) if worst.ratio > 0.0 else None,
-        note=("" if worst.ratio > 0.0 else "VACUOUS at this size: the claims are beyond every loss; ")
+        note=("" if worst.ratio > 0.0 else "VACUOUS at this size: nothing that was compared says anything; ")
         + f"statistic: largest true/claimed over {worst.tried} attempts (1 is tight); closest: {worst.words};"
-        f" smallest detectable defect: relative excess of the true δ; {note}",
+        f" {worst.covered}; smallest detectable defect: relative excess of the true δ, if it is the same at all ε;"
+        f" {note}",
     )
-
-
-def _pairs(plan: Plan) -> list[ViewPair]:
-    """(bit 1, bit 0) and its reversal for all bits of the others."""
-    n = plan.request.users
-    view = InstanceView(plan.bitsum, plan.parameters, n)
-    found = []
-    for ones in range(n):
-        others = [1.0] * ones + [0.0] * (n - 1 - ones)
-        upper, lower = view.law([1.0, *others]), view.law([0.0, *others])
-        found += [ViewPair(upper, lower).trimmed(), ViewPair(lower, upper).trimmed()]
-    return found
 
 
 def _response_kinds(protocol: BitsumProtocol) -> list[exact.ExactPair]:
@@ -72,23 +68,21 @@ def _response_kinds(protocol: BitsumProtocol) -> list[exact.ExactPair]:
 
 
 def exact_instance(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """One instance: the claimed profile is above the exact one, for all data, both directions, at all ε that matter."""
-    worst = Worst()
+    """One instance: the claimed profile is above the exact one, for all data and both directions.
+
+    At the ends of a logarithmic grid of ε, at points drawn from the seed between them, at kinks of the exact profile,
+    and in the middle of every interval in which monotonicity alone would leave more than a factor `FINE` open.
+    """
+    worst, rng = Worst(), np.random.default_rng(seed)
     sizes = (3, 5) if effort.scale == 1 else (2, 3, 4, 5, 7)
     for users in sizes:
         small = miniature(subject.plan, users=max(users, 4 if subject.plan.request.joint else 2), dim=1,
                           repetitions=1, epsilon=1.0, delta=0.01)  # fmt: skip
-        protocol = small.protocol()
-        if protocol.name == "rr":
-            _fractions_instance(protocol, worst)
-            continue
-        pairs = _pairs(small)
-        losses = np.concatenate([_kinks(pair) for pair in pairs[:2]])
-        for epsilon in (*EPSILONS, *losses.tolist()):
-            claim = Claim(epsilon, protocol.delta(epsilon))
-            if claim.delta > 0.0 or epsilon >= float(small.parameters.get("epsilon_target", math.inf)):
-                for at, pair in enumerate(pairs):
-                    attack_pair(pair, [claim], worst, at)
+        protocol, attack, kinks = small.protocol(), *_attack_instance(small, worst)
+        top = 2.0 * max(1.0, *kinks)
+        ends = [0.0, *np.geomspace(1e-3, top, GRID + 1).tolist(), *drawn_between(1e-3, top, GRID, rng), *kinks]
+        most = MOST_EPSILONS if effort.scale == 1 else 4 * MOST_EPSILONS
+        worst.cover(refined(protocol.delta, attack, ends, most))
     return _report(
         "exact-instance",
         "The claimed profile of one bitsum instance is nowhere below the exact one.",
@@ -99,7 +93,24 @@ def exact_instance(subject: Subject, effort: Effort, seed: int) -> Finding:
     )
 
 
-def _kinks(pair: ViewPair) -> np.ndarray:
+def _attack_instance(small: Plan, worst: Worst) -> tuple[Callable[[Curve], None], list[float]]:
+    """How the exact laws of one instance are held against a curve; and some kinks of their profile."""
+    if small.bitsum == "rr":
+        kinds = _response_kinds(small.protocol())
+        ratios = {ratio for kind in kinds for one in (kind, kind.reversed()) for ratio in one.ratios() if ratio > 1}
+        kinks = [math.log(ratio) for ratio in sorted(ratios)]
+        profile = partial(exact.symmetric_hockey_stick, kinds)
+        return lambda curve: _attack_in_fractions(profile, curve, worst), [*kinks, *(0.999 * one for one in kinks)]
+    pairs = bit_pairs(small)
+
+    def attack(curve: Curve) -> None:
+        for at, pair in enumerate(pairs):
+            curve.attack(pair, worst, at)
+
+    return attack, [float(one) for pair in pairs[:2] for one in _kinks(pair)]
+
+
+def _kinks(pair: ViewPair) -> Array:
     """Some of the ε at which the exact profile has kinks."""
     seen = (pair.upper > 1e-9) & (pair.lower > 1e-9)
     losses = np.unique(np.log(pair.upper[seen]) - np.log(pair.lower[seen]))
@@ -115,41 +126,38 @@ def _ratio(true: Fraction, claimed: Fraction) -> float:
     return ratio if true <= claimed else max(math.nextafter(1.0, 2.0), ratio)
 
 
-def _fractions_instance(protocol: BitsumProtocol, worst: Worst) -> None:
-    kinds = _response_kinds(protocol)
-    both = [*kinds, *(kind.reversed() for kind in kinds)]
-    kinks = sorted({float(mpf) for kind in both for mpf in kind.ratios() if mpf > 1})
-    for epsilon in (*EPSILONS, *(math.log(kink) for kink in kinks), *(math.log(kink) * 0.999 for kink in kinks)):
-        claimed = Fraction(protocol.delta(epsilon))
-        true = max(kind.hockey_stick(_rounded_up(epsilon)) for kind in both)
-        ratio = _ratio(true, claimed)
-        worst.see(ratio, f"δ({epsilon:.6g}) claimed {float(claimed):.6g}, exact {float(true):.6g}", epsilon=epsilon)
+def _attack_in_fractions(
+    profile: Callable[[Fraction], Fraction], curve: Curve, worst: Worst, where: str = "one instance"
+) -> None:
+    """An exact profile, as a function of γ ≥ e^ε, against all points of a curve, without rounding."""
+    for i, (epsilon, claimed) in enumerate(zip(curve.epsilons.tolist(), curve.deltas.tolist(), strict=True)):
+        true = profile(_rounded_up(epsilon))
+        curve.found[i] = float(true)
+        if not claimed >= 1.0:
+            words = f"{where}: δ({epsilon:.6g}) claimed {claimed:.6g}, exact {float(true):.6g}"
+            worst.see(_ratio(true, Fraction(claimed)), words, epsilon=epsilon)
 
 
 def exact_composition(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """The rung's (ε, δ) for a few touched instances is above the exact composition over worst-case data."""
-    worst, plan = Worst(), subject.plan
+    """What the rung claims at many δ for a few instances is above the exact composition over worst-case data."""
+    worst, plan, rng = Worst(), subject.plan, np.random.default_rng(seed)
     small = miniature(plan, users=4 if plan.request.joint else 3, dim=1, repetitions=1, epsilon=2.0, delta=0.01)
-    protocol, rung = small.protocol(), LADDER[plan.accountant]
+    protocol, rung, pairs = small.protocol(), LADDER[plan.accountant], bit_pairs(small)
     counts = (2,) if effort.scale == 1 else (2, 3)
     for count in counts:
+        shift = 1.0 if rung.name == "geometric" else None
+        touched = Touched(groups=count, per_group=1, squared_shift=shift)
+        deltas = telling_deltas(pairs, count, n_points(plan, effort), rng)
+        points = proved(rung, protocol, touched, [0.0, *deltas] if protocol.name == "pure" else deltas)
+        curve = Curve.of([NO_CLAIM, *points] if points else ())
         if rung.name == "geometric":
-            _shifted_composition(small, count, worst)
-            continue
-        touched = Touched(groups=count, per_group=1)
-        targets = (0.0,) if protocol.name == "pure" else (0.1, 0.01, 1e-4)
-        found = [(rung.achieved_epsilon(protocol, touched, delta), delta) for delta in targets]
-        points = [Claim(epsilon, delta) for epsilon, delta in found if epsilon is not None and math.isfinite(epsilon)]
-        if protocol.name == "rr":
-            kinds = _response_kinds(protocol)
-            for claim in points:
-                true = exact.adaptive_hockey_stick(kinds, count, _rounded_up(claim.epsilon))
-                worst.see(
-                    float(true / Fraction(claim.delta)),
-                    f"{count} instances: δ({claim.epsilon:.5g}) claimed {claim.delta:g}, exact {float(true):.4g}",
-                )
+            _shifted_composition(small, count, curve, worst)
+        elif protocol.name == "rr":
+            adaptive = partial(exact.adaptive_hockey_stick, _response_kinds(protocol), count)
+            _attack_in_fractions(adaptive, curve, worst, f"{count} instances")
         else:
-            _table_composition(_pairs(small), count, points, worst)
+            _table_composition(pairs, count, curve, worst)
+        worst.cover(curve)
     return _report(
         "exact-composition",
         f"What the rung {rung.name!r} claims for a few instances is nowhere below the exact composition.",
@@ -164,27 +172,23 @@ def exact_composition(subject: Subject, effort: Effort, seed: int) -> Finding:
     )
 
 
-def _table_composition(pairs: list[ViewPair], count: int, points: list[Claim], worst: Worst) -> None:
+def _table_composition(pairs: list[ViewPair], count: int, curve: Curve, worst: Worst) -> None:
     """The others only shift the noise of these protocols: one pair in both directions is every kind there is."""
-    merged = [pair if count == 1 else pair.merged(200 if count == 2 else 34) for pair in pairs[:2]]
-    losses = [pair.largest_loss() for pair in pairs[:2]]
+    merged = [pair.merged(200 if count == 2 else 34) for pair in pairs[:2]]
     for kinds in itertools.combinations_with_replacement((0, 1), count):
         whole = merged[kinds[0]]
         for kind in kinds[1:]:
             whole = whole.times(merged[kind])
-        for claim in points:
-            ratio = claim.broken_by(whole) if claim.delta else sum(losses[kind] for kind in kinds) / claim.epsilon
-            worst.see(
-                ratio, f"{count} instances, directions {kinds}: {ratio:.4g} of δ({claim.epsilon:.5g})={claim.delta:g}"
-            )
+        curve.attack(whole, worst, f"{count} instances, directions {kinds}")
+        # Merging lowers the largest loss, which decides claims of δ = 0; those of single instances add up.
+        loss = sum(pairs[kind].largest_loss() for kind in kinds)
+        for epsilon in curve.epsilons[curve.deltas == 0.0].tolist():
+            ratio = loss / max(epsilon, 1e-12)
+            worst.see(ratio, f"{count} instances, directions {kinds}: largest loss {loss:.5g} of ε = {epsilon:.5g}")
 
 
-def _shifted_composition(small: Plan, count: int, worst: Worst) -> None:
+def _shifted_composition(small: Plan, count: int, curve: Curve, worst: Worst) -> None:
     """Shifts of total square one, spread in several ways, against what `geometric` proves for Δ² = 1."""
-    touched = Touched(groups=count, per_group=1, squared_shift=1.0)
-    rung, protocol = LADDER["geometric"], small.protocol()
-    found = [(rung.achieved_epsilon(protocol, touched, delta), delta) for delta in (0.1, 0.01)]
-    points = [Claim(epsilon, delta) for epsilon, delta in found if epsilon is not None and math.isfinite(epsilon)]
     view = InstanceView(small.bitsum, small.parameters, small.request.users)
     spreads = [np.eye(count)[0], np.full(count, count**-0.5), np.linspace(1.0, 0.5, count)]
     bits = np.array(list(itertools.product((0.0, 1.0), repeat=count)))
@@ -194,7 +198,7 @@ def _shifted_composition(small: Plan, count: int, worst: Worst) -> None:
             for others in itertools.combinations_with_replacement(range(len(bits)), small.request.users - 1):
                 for a, b in ((start, start + shift), (start + shift, start)):
                     pair = whole_view(view, np.clip(a, 0.0, 1.0), np.clip(b, 0.0, 1.0), bits[list(others)])
-                    attack_pair(pair, points, worst, (np.round(a, 3).tolist(), np.round(b, 3).tolist(), others))
+                    curve.attack(pair, worst, (np.round(a, 3).tolist(), np.round(b, 3).tolist(), others))
 
 
 def exact_kde(subject: Subject, effort: Effort, seed: int) -> Finding:
@@ -210,7 +214,8 @@ def exact_kde(subject: Subject, effort: Effort, seed: int) -> Finding:
     if plan.request.kernel == "inner-product" and plan.accountant == "geometric":  # rotated and clipped, too
         sizes.append(make_plan(dataclasses.replace(sizes[-1].request, bound=0.75)))
     for small in sizes:
-        attack_plan(small, extreme_rows(small, most, rng), claims(small, DELTAS), users - 1, worst)
+        rows = extreme_rows(small, most, rng)
+        attack_plan(small, rows, _curve(small, n_points(plan, effort, len(sizes)), rng), users - 1, worst)
     return _report(
         "exact-kde",
         "The promised (ε, δ) of a small density, and its profile, are nowhere below the exact law of the whole view.",
@@ -219,6 +224,11 @@ def exact_kde(subject: Subject, effort: Effort, seed: int) -> Finding:
         f"{users} users, 1 and {instances} repetitions or dimensions, up to {most} extreme vectors found by search, all"
         " data of the others and all ordered pairs among them; counts of touched instances and squared shifts too",
     )
+
+
+def _curve(small: Plan, points: int, rng: np.random.Generator) -> Curve:
+    """What a small plan promises, and what its accountant proves at δ drawn from the seed."""
+    return Curve.of(claims(small, telling_deltas(bit_pairs(small), small.instances_per_user, points, rng)))
 
 
 def _without_classes(plan: Plan) -> Plan:
@@ -231,8 +241,9 @@ def exact_joint(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The whole view of a miniature with joint labels: the class may be replaced, too."""
     worst, plan = Worst(), subject.plan
     small = miniature(plan, users=4, dim=1, repetitions=1, epsilon=2.0, delta=0.01)
-    rows = joint_rows(small, extreme_rows(small, 2 if effort.scale == 1 else 3, np.random.default_rng(seed)))
-    attack_plan(small, rows, claims(small, DELTAS), 3, worst)
+    rng = np.random.default_rng(seed)
+    rows = joint_rows(small, extreme_rows(small, 2 if effort.scale == 1 else 3, rng))
+    attack_plan(small, rows, _curve(small, n_points(plan, effort), rng), 3, worst)
     return _report(
         "exact-joint",
         "With joint labels one (ε, δ) covers features and label: no exact view of a replaced record is beyond it.",
@@ -245,7 +256,7 @@ def exact_joint(subject: Subject, effort: Effort, seed: int) -> Finding:
 def exact_classifier(subject: Subject, effort: Effort, seed: int) -> Finding:
     """Randomized labels, then one density for each reported class."""
     worst = Worst()
-    note = classifier_check(_without_classes(subject.plan), subject.plan, worst, np.random.default_rng(seed))
+    note = classifier_check(_without_classes(subject.plan), subject.plan, worst, effort, np.random.default_rng(seed))
     return _report(
         "exact-classifier",
         "Replacing (x, c) keeps (ε + ε_lbl, δ), x alone (ε, δ), c alone ε_lbl, in the exact communication view.",

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from fractions import Fraction
 
 import numpy as np
 
 from accounting import Plan
+from accounting.contract import Contract
 from accounting.contracts import classifier_contract
 from accounting.guarantee import Adjacency, View
 from accounting.mechanisms import LabelResponse
 from privkde.laws import KeepLabel
-from verification.enumeration.search import Claim, Worst, attack_pair, extreme_rows
+from verification.enumeration.curves import NO_CLAIM, Curve, Worst
+from verification.enumeration.search import bit_pairs, claims, extreme_rows, n_points, telling_deltas
 from verification.enumeration.views import Array, InstanceView, ViewPair, whole_view
 from verification.miniature import miniature
+from verification.verdicts import Effort
 
 USERS, CLASSES = 3, 2
 
@@ -26,15 +30,12 @@ def _keep_chances(response: LabelResponse) -> list[float]:
     return [response.keep_probability, float(odds / (1 + odds))]
 
 
-def classifier_check(group: Plan, plan: Plan, worst: Worst, rng: np.random.Generator) -> str:
+def classifier_check(group: Plan, plan: Plan, worst: Worst, effort: Effort, rng: np.random.Generator) -> str:
     """Attack the three promises of a classifier with 3 users and 2 classes; says what was covered."""
     assert plan.request.label_epsilon is not None
     response = LabelResponse(n_classes=CLASSES, label_epsilon=float(plan.request.label_epsilon))
     sizes = {n: miniature(group, users=n, dim=1, repetitions=1, epsilon=2.0, delta=0.01) for n in range(2, USERS + 1)}
-    contract = classifier_contract([small.contract for small in sizes.values()], response)
-    promised = {
-        one.adjacency: Claim(one.epsilon, one.delta) for one in contract.guarantees if one.view is View.COMMUNICATION
-    }
+    promised = _promises(list(sizes.values()), response, n_points(group, effort, len(sizes)), rng)
     rows = 0.5 * (1.0 + extreme_rows(sizes[USERS], 3, rng))
     records = list(itertools.product(range(len(rows)), range(CLASSES)))
     for keep in _keep_chances(response):
@@ -42,16 +43,48 @@ def classifier_check(group: Plan, plan: Plan, worst: Worst, rng: np.random.Gener
             adjacency = Adjacency.LABEL if i == j else Adjacency.FEATURES if c == d else Adjacency.RECORD
             for others in itertools.combinations_with_replacement(records, USERS - 1):
                 pair = _communication((i, c), (j, d), others, rows, sizes, keep=keep)
-                attack_pair(pair, [promised[adjacency], *_wider(adjacency, promised)], worst, ((i, c), (j, d), others))
+                for one in {adjacency, Adjacency.RECORD}:  # replacing less is covered by the whole record's promise
+                    promised[one].attack(pair, worst, ((i, c), (j, d), others))
+    for curve in promised.values():
+        worst.cover(curve)
     return (
         f"{USERS} users, {CLASSES} classes, ε_lbl as planned, {len(rows)} vectors; every class runs the miniature"
         " protocol of its realized size, a class of one user is not released; all reported labels are part of the view"
     )
 
 
-def _wider(adjacency: Adjacency, promised: dict[Adjacency, Claim]) -> list[Claim]:
-    """Replacing less than the whole record is covered by that promise, too."""
-    return [] if adjacency is Adjacency.RECORD else [promised[Adjacency.RECORD]]
+def _promises(
+    groups: list[Plan], response: LabelResponse, count: int, rng: np.random.Generator
+) -> dict[Adjacency, Curve]:
+    """What is promised for each adjacency: by the plans, and at other δ by what their accountants prove there."""
+    deltas = telling_deltas(bit_pairs(groups[0]), groups[0].instances_per_user, count, rng)
+    profiles = [{delta: epsilon for epsilon, delta in claims(one, deltas)} for one in groups]
+    contracts = [[one.contract for one in groups]]
+    for delta in deltas:
+        if all(delta in profile for profile in profiles):
+            at = [(one.contract, profile[delta]) for one, profile in zip(groups, profiles, strict=True)]
+            contracts.append([_moved(contract, epsilon, delta) for contract, epsilon in at])
+    points: dict[Adjacency, set[tuple[float, float]]] = {
+        Adjacency.RECORD: {NO_CLAIM},
+        Adjacency.FEATURES: {NO_CLAIM},
+        Adjacency.LABEL: set(),  # one promise, with δ = 0: there is no profile
+    }
+    for kdes in contracts:
+        for one in classifier_contract(kdes, response).guarantees:
+            if one.view is View.COMMUNICATION:
+                points[one.adjacency].add((one.epsilon, one.delta))
+    return {adjacency: Curve.of(found) for adjacency, found in points.items()}
+
+
+def _moved(contract: Contract, epsilon: float, delta: float) -> Contract:
+    """The contract of the same density at another point of its profile."""
+    return dataclasses.replace(
+        contract,
+        guarantees=tuple(
+            dataclasses.replace(one, epsilon=epsilon, delta=delta) if one.view is View.COMMUNICATION else one
+            for one in contract.guarantees
+        ),
+    )
 
 
 def _communication(

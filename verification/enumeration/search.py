@@ -5,65 +5,64 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
 from accounting import InvalidInputError, Plan
-from accounting.composition import LADDER
+from accounting.composition import LADDER, Rung, Touched
+from accounting.mechanisms import BitsumProtocol
 from privkde.announcement import Announcement
 from privkde.inputs import checked_vectors
+from verification.enumeration.curves import FLOOR, NO_CLAIM, Curve, Worst, drawn_between
 from verification.enumeration.views import Array, InstanceView, ViewPair, whole_view
+from verification.verdicts import Effort
 
 PUBLIC_SEEDS = tuple(f"{number:032x}" for number in range(1, 65))
 """Public seeds to try: clients refuse one that draws maps beyond what was declared."""
 TABLE_BOUND = 1.0 + 1e-9
 """Ratios found/claimed above this refute: tables are accurate to 1e-12, claims are rounded up."""
+POINTS, GEOMETRIC_POINTS = 16, 12
+"""Claims that a quick check asks an accountant for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """δ(ε) ≤ delta."""
-
-    epsilon: float
-    delta: float
-
-    def broken_by(self, pair: ViewPair) -> float:
-        """True δ over claimed δ at ε; for δ = 0 the largest loss over ε. Above 1 the claim is false."""
-        if self.delta > 0.0:
-            return pair.stick(self.epsilon) / self.delta
-        return pair.largest_loss() / max(self.epsilon, 1e-12)
+def bit_pairs(plan: Plan) -> list[ViewPair]:
+    """One instance: (bit 1, bit 0) and its reversal for all bits of the others."""
+    n = plan.request.users
+    view = InstanceView(plan.bitsum, plan.parameters, n)
+    found = []
+    for ones in range(n):
+        others = [1.0] * ones + [0.0] * (n - 1 - ones)
+        upper, lower = view.law([1.0, *others]), view.law([0.0, *others])
+        found += [ViewPair(upper, lower).trimmed(), ViewPair(lower, upper).trimmed()]
+    return found
 
 
-@dataclass(slots=True)
-class Worst:
-    """The largest ratio found/claimed so far."""
-
-    ratio: float = 0.0
-    words: str = "nothing differs"
-    tried: int = 0
-    numbers: dict[str, float] = field(default_factory=dict)
-
-    def see(self, ratio: float, words: str, **numbers: float) -> None:
-        """Take note of one attempt."""
-        self.tried += 1
-        if ratio > self.ratio or math.isnan(ratio):
-            self.ratio, self.words, self.numbers = ratio, words, numbers
+def telling_deltas(pairs: Sequence[ViewPair], instances: int, count: int, rng: np.random.Generator) -> list[float]:
+    """δ at which a claim about so many instances says something: neither impossible at any ε nor enough at ε = 0."""
+    high = min(0.5, instances * max(pair.stick(0.0) for pair in pairs))
+    low = max(FLOOR, instances * max(pair.infinite() for pair in pairs))
+    return drawn_between(min(low, 0.5 * high), high, count, rng)
 
 
-def claims(plan: Plan, deltas: Sequence[float]) -> list[Claim]:
-    """What the plan promises, and what its accountant proves at other δ."""
+def n_points(plan: Plan, effort: Effort, plans: int = 1) -> int:
+    """How many δ the accountant is asked about, for each of some plans; geometric accounting is slow."""
+    return (GEOMETRIC_POINTS // plans if plan.accountant == "geometric" else POINTS) * (1 if effort.scale == 1 else 2)
+
+
+def proved(
+    rung: Rung, protocol: BitsumProtocol, touched: Touched, deltas: Iterable[float]
+) -> list[tuple[float, float]]:
+    """The points (ε, δ) that a rung claims; where it claims nothing there is none."""
+    found = ((rung.achieved_epsilon(protocol, touched, delta), delta) for delta in deltas)
+    return [(epsilon, delta) for epsilon, delta in found if epsilon is not None and epsilon != math.inf]
+
+
+def claims(plan: Plan, deltas: Iterable[float]) -> list[tuple[float, float]]:
+    """(ε, δ) that the plan promises, and those that its accountant proves at other δ."""
     promise = plan.guarantees[0]
-    found = [Claim(promise.epsilon, promise.delta)]
-    if promise.delta == 0.0:
-        return found
     rung, facts = LADDER[plan.accountant], plan.request.facts()
     touched = facts.paper_touched if rung.name == "paper" else facts.touched
-    for delta in deltas:
-        epsilon = rung.achieved_epsilon(plan.protocol(), touched, delta)
-        if epsilon is not None and math.isfinite(epsilon):
-            found.append(Claim(epsilon, delta))
-    return found
+    return [NO_CLAIM, (promise.epsilon, promise.delta), *proved(rung, plan.protocol(), touched, deltas)]
 
 
 def announced(plan: Plan) -> Announcement:
@@ -112,7 +111,7 @@ def joint_rows(plan: Plan, rows: Array) -> Array:
     return np.concatenate(parts).astype(np.float64)
 
 
-def attack_plan(plan: Plan, rows: Array, promised: Sequence[Claim], n_others: int, worst: Worst) -> None:
+def attack_plan(plan: Plan, rows: Array, curve: Curve, n_others: int, worst: Worst) -> None:
     """All ordered pairs of rows for the target, all multisets of rows for the others, all claims."""
     largest = float(np.max(np.abs(rows)))
     worst.see(math.inf if not largest <= 1.0 else 0.0, f"a feature over its bound is {largest:.6g}: not a probability")
@@ -123,21 +122,8 @@ def attack_plan(plan: Plan, rows: Array, promised: Sequence[Claim], n_others: in
     view = InstanceView(plan.bitsum, plan.parameters, plan.request.users)
     for others in itertools.combinations_with_replacement(range(len(rows)), n_others):
         for i, j in itertools.permutations(range(len(rows)), 2):
-            attack_pair(
-                whole_view(view, chances[i], chances[j], chances[list(others)]), promised, worst, (i, j, others)
-            )
-
-
-def attack_pair(pair: ViewPair, promised: Iterable[Claim], worst: Worst, where: object) -> None:
-    """One pair of laws against all claims."""
-    for claim in promised:
-        worst.see(
-            claim.broken_by(pair),
-            f"claimed δ({claim.epsilon:.4g}) ≤ {claim.delta:.3g}; the exact view at (record, replaced by, others) ="
-            f" {where} has {claim.broken_by(pair):.4g} of that",
-            epsilon=claim.epsilon,
-            delta=claim.delta,
-        )
+            curve.attack(whole_view(view, chances[i], chances[j], chances[list(others)]), worst, (i, j, others))
+    worst.cover(curve)
 
 
 def _count_touched(plan: Plan, chances: Array, worst: Worst) -> None:
@@ -148,7 +134,7 @@ def _count_touched(plan: Plan, chances: Array, worst: Worst) -> None:
         count, square = int(np.count_nonzero(shifts)), float(np.sum(shifts**2))
         # counts are whole: one too many is far above the bound
         worst.see(
-            0.0 if count <= plan.instances_per_user else count / plan.instances_per_user,
+            0.0 if count <= plan.instances_per_user else count / max(1, plan.instances_per_user),
             f"one user touches {count} instances and the plan accounts for {plan.instances_per_user}",
         )
         if plan.accountant == "geometric" and square > touched.shift_budget:

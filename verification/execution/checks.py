@@ -18,8 +18,9 @@ from privkde.bitsum import Tally
 from privkde.engines.local import collect
 from privkde.parties import Analyzer
 from verification.execution.conduct import CONDUCT
-from verification.execution.count_laws import Tables, mean_radius, tally_tables
+from verification.execution.count_laws import mean_radius, tally_parts, tally_tables
 from verification.execution.fitting import Sample, fits_of, fitted_finding
+from verification.execution.order import ORDER
 from verification.execution.samplers import SAMPLERS, count_samples
 from verification.execution.stages import holders, known_bits, private_stream, run_faithfully, stage, transparent
 from verification.goodness_of_fit import MISSED
@@ -43,14 +44,10 @@ class Trial(NamedTuple):
     counted: Tally
     estimates: NDArray[np.float64]
 
-    @property
-    def tables(self) -> Tables:
-        """The declared laws of the counts."""
-        return tally_tables(self.law, self.sum_of_bits, self.n_users)
-
     def samples(self) -> Iterator[Sample]:
         """The counts, each with its law."""
-        return count_samples(f"{self.name}, sum of bits {self.sum_of_bits}", self.counted, self.tables)
+        tables = tally_tables(self.law, self.sum_of_bits, self.n_users)
+        return count_samples(f"{self.name}, sum of bits {self.sum_of_bits}", self.counted, tables)
 
     def radius(self, failure_probability: float) -> float:
         """How far the mean of unbiased estimates may be from the sum of bits, but for this probability."""
@@ -59,8 +56,8 @@ class Trial(NamedTuple):
             counts, slope = "ones", 1.0 / (1.0 - 2.0 * self.law.flip_probability)
         if isinstance(self.law, Pure):
             slope = 1.0 / (1.0 - self.law.silence_probability)
-        law, size = self.tables[counts], len(self.estimates)
-        return slope * mean_radius(law, size, failure_probability - size * law.missing)
+        parts = tally_parts(self.law, self.sum_of_bits, self.n_users)[counts]
+        return slope * mean_radius(parts, len(self.estimates), failure_probability)
 
 
 def _trials(
@@ -164,5 +161,6 @@ CHECKS: tuple[Check, ...] = (
         about="the aggregated path has the same law",
         run=check_aggregated,
     ),
+    *ORDER,
     *CONDUCT,
 )

@@ -1,12 +1,16 @@
 """Laws of counts by other means than `accounting` and `privkde` use: SciPy's masses and convolutions, no recursions.
 
 What an honest execution of a bitsum protocol makes of n users' bits, as tables: the number of ones, of zeros, and
-their difference. Tables are compared with 40-digit ones (`verification.brute_force`) in the tests.
+their difference. Tables are compared with 40-digit ones (`verification.brute_force`) in the tests. A table's values are
+lower bounds on probabilities, and the mass that they leave out (`missing`) may lie anywhere.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,19 +31,30 @@ TAIL = 1e-22
 DIRECT = 1 << 24
 """Most products of a convolution that is summed term by term; longer ones go through a transform."""
 TRANSFORM_ERROR = 1e-12
-"""Granted for the rounding of a transform, as mass that may lie anywhere."""
+"""Granted for the rounding of a transform, in all values together, each of which has an equal share of it. Beside this,
+tables have relative errors of a few roundings, for which `goodness_of_fit` grants more."""
 
 Tables = dict[str, Pmf]
+Parts = dict[str, tuple[Pmf, ...]]
+"""Laws of independent counts that add up."""
 
 
-def negative_binomial_table(shape: float, *, stop_probability: float) -> Pmf:
+class Noise(NamedTuple):
+    """Independent parts of the noise: added to the ones, to the zeros, and to both (the flood)."""
+
+    ones: Pmf
+    zeros: Pmf
+    both: Pmf
+
+
+def negative_binomial_table(shape: float, *, stop_probability: float, tail: float = TAIL) -> Pmf:
     """NB(r, p) with 1 − p = `stop_probability`, which is what SciPy calls p."""
-    return _table(stats.nbinom(shape, stop_probability))
+    return window(stats.nbinom(shape, stop_probability), tail)
 
 
-def poisson_table(mean: float) -> Pmf:
+def poisson_table(mean: float, *, tail: float = TAIL) -> Pmf:
     """Poisson(mean)."""
-    return _table(stats.poisson(mean))
+    return window(stats.poisson(mean), tail)
 
 
 def binomial_table(trials: int, probability: float) -> Pmf:
@@ -61,10 +76,14 @@ def plus(*laws: Pmf) -> Pmf:
     """
     total = laws[0]
     for law in laws[1:]:
-        direct = len(total.values) * len(law.values) <= DIRECT
-        values = np.convolve(total.values, law.values) if direct else signal.fftconvolve(total.values, law.values)
-        missing = total.missing + law.missing + (0.0 if direct else TRANSFORM_ERROR)
-        total = Pmf(start=total.start + law.start, values=np.maximum(values, 0.0), missing=missing)
+        missing = total.missing + law.missing
+        if len(total.values) * len(law.values) <= DIRECT:
+            values = np.convolve(total.values, law.values)
+        else:
+            values = signal.fftconvolve(total.values, law.values)
+            values = np.maximum(values - TRANSFORM_ERROR / len(values), 0.0)
+            missing += 2.0 * TRANSFORM_ERROR
+        total = Pmf(start=total.start + law.start, values=values, missing=missing)
     return total
 
 
@@ -89,29 +108,37 @@ def halves(first: Pmf, second: Pmf) -> Pmf:
     return Pmf(start=start, values=values, missing=max(first.missing, second.missing))
 
 
-def noise_tables(protocol: BitsumProtocol, n_users: int) -> Tables:
-    """The noise of `n_users` of the users on whom the protocol counts: ones, zeros, and their difference."""
-    part = n_users / protocol.n_users
+def noise_of(protocol: BitsumProtocol, n_users: int, *, tail: float = TAIL) -> Noise:
+    """The noise of `n_users` of the users on whom the protocol counts."""
+    part, nothing = n_users / protocol.n_users, point(0)
     if isinstance(protocol, RandomizedResponse):
-        return {"ones": point(0), "zeros": point(0), "ones − zeros": point(0)}
+        return Noise(nothing, nothing, nothing)
     if isinstance(protocol, PoissonNoise):
-        noise = poisson_table(part * protocol.total_mean)
-        return {"ones": noise, "zeros": point(0), "ones − zeros": noise}
+        return Noise(poisson_table(part * protocol.total_mean, tail=tail), nothing, nothing)
+
+    def shared(shape: float, stop_probability: float) -> Pmf:
+        return negative_binomial_table(part * shape, stop_probability=stop_probability, tail=tail)
+
     if isinstance(protocol, NegativeBinomialNoise):
-        noise = negative_binomial_table(part * protocol.shape, stop_probability=1.0 - protocol.continue_probability)
-        return {"ones": noise, "zeros": point(0), "ones − zeros": noise}
+        return Noise(shared(protocol.shape, 1.0 - protocol.continue_probability), nothing, nothing)
     if isinstance(protocol, ThreeNegativeBinomial):
-        shape, stop = part * protocol.noise_shape, 1.0 - protocol.continue_probability
+        single = shared(protocol.noise_shape, 1.0 - protocol.continue_probability)
     elif isinstance(protocol, Pure):
-        shape, stop = part, -math.expm1(-protocol.noise_epsilon)
+        single = shared(1.0, -math.expm1(-protocol.noise_epsilon))
     else:
         raise NotImplementedError(f"no twin for the noise of {protocol.name!r}")
-    single = negative_binomial_table(shape, stop_probability=stop)
-    flood = negative_binomial_table(
-        part * protocol.flood_shape, stop_probability=1.0 - protocol.flood_continue_probability
-    )
-    either = plus(single, flood)
-    return {"ones": either, "zeros": either, "ones − zeros": plus(single, times(single, -1))}
+    return Noise(single, single, shared(protocol.flood_shape, 1.0 - protocol.flood_continue_probability))
+
+
+def noise_parts(protocol: BitsumProtocol, n_users: int) -> Parts:
+    """What the noise adds to the ones, to the zeros, and to their difference."""
+    ones, zeros, both = noise_of(protocol, n_users)
+    return {"ones": (ones, both), "zeros": (zeros, both), "ones − zeros": (ones, times(zeros, -1))}
+
+
+def noise_tables(protocol: BitsumProtocol, n_users: int) -> Tables:
+    """The noise in the ones, in the zeros, and in their difference."""
+    return {name: plus(*parts) for name, parts in noise_parts(protocol, n_users).items()}
 
 
 def input_tables(protocol: BitsumProtocol, sum_of_bits: int, n_users: int) -> Tables:
@@ -134,49 +161,62 @@ def input_tables(protocol: BitsumProtocol, sum_of_bits: int, n_users: int) -> Ta
     return {"ones": point(high), "zeros": point(0), "ones − zeros": point(high)}
 
 
+def tally_parts(protocol: BitsumProtocol, sum_of_bits: int, n_users: int) -> Parts:
+    """All messages of `n_users` users in one instance, as independent parts."""
+    inputs, noise = input_tables(protocol, sum_of_bits, n_users), noise_parts(protocol, n_users)
+    return {name: (inputs[name], *noise[name]) for name in inputs}
+
+
 def tally_tables(protocol: BitsumProtocol, sum_of_bits: int, n_users: int) -> Tables:
     """All messages of `n_users` users in one instance."""
-    inputs, noise = input_tables(protocol, sum_of_bits, n_users), noise_tables(protocol, n_users)
-    return {name: plus(inputs[name], noise[name]) for name in inputs}
+    return {name: plus(*parts) for name, parts in tally_parts(protocol, sum_of_bits, n_users).items()}
 
 
-def mean_radius(law: Pmf, n_samples: int, failure_probability: float) -> float:
-    """How far the mean of independent samples of `law` may be from its expectation, but for this probability.
+def mean_radius(parts: Sequence[Pmf], n_samples: int, failure_probability: float) -> float:
+    """How far the mean of independent samples may be from its expectation, but for this probability.
 
-    t = min over θ of (ψ(θ) + ln(2/failure)/N)/θ with ψ the centered cumulant generating function, both sides
-    (Chernoff): every θ yields a valid bound, so the search over θ need not be exact.
+    A sample is the sum of independent numbers with the laws `parts`, which are never convolved: their cumulant
+    generating functions ψ add. t = min over θ of (ψ(θ) + ln(2/failure)/N)/θ, centered, both sides (Chernoff): every θ
+    yields a valid bound, so the search over θ need not be exact. That a sample lies outside a window is a failure, too.
     """
-    values = np.arange(law.start, law.stop, dtype=np.float64)
-    centered = values - float(np.dot(values, law.values)) / float(np.sum(law.values))
-    budget = math.log(2.0 / failure_probability) / n_samples
-    with np.errstate(divide="ignore"):
-        logs = np.log(law.values)
-    deviation = math.sqrt(float(np.dot(centered**2, law.values)))
+    outside = n_samples * sum(law.missing for law in parts)
+    budget = math.log(2.0 / (failure_probability - outside)) / n_samples
+    centered = [_centered(law) for law in parts]
+    deviation = math.sqrt(sum(float(np.dot(x**2, law.values)) for x, law in zip(centered, parts, strict=True)))
     if deviation == 0.0:
         return 0.0
-    steps = math.sqrt(2.0 * budget) / deviation * np.geomspace(1e-2, 4.0, 60)
-    sides = ((centered, logs), (-centered, logs))
-    return float(max(min((_log_mean_exp(side, theta) + budget) / theta for theta in steps) for side in sides))
+    with np.errstate(divide="ignore"):
+        logs = [np.log(law.values) for law in parts]
+    steps = math.sqrt(2.0 * budget) / deviation * np.geomspace(1e-4, 4.0, 80)
+
+    def radius(theta: float) -> float:
+        cumulant = sum(_log_sum_exp(theta * x + log) for x, log in zip(centered, logs, strict=True))
+        return (cumulant + budget) / abs(theta)
+
+    return float(max(min(radius(sign * theta) for theta in steps) for sign in (1.0, -1.0)))
 
 
-def _log_mean_exp(side: tuple[NDArray[np.float64], NDArray[np.float64]], theta: float) -> float:
-    centered, logs = side
-    exponents = theta * centered + logs
+def _centered(law: Pmf) -> NDArray[np.float64]:
+    """The values of a window, as distances from its mean."""
+    values = np.arange(law.start, law.stop, dtype=np.float64)
+    return np.asarray(values - float(np.dot(values, law.values)) / float(np.sum(law.values)))
+
+
+def _log_sum_exp(exponents: NDArray[np.float64]) -> float:
     most = float(np.max(exponents))
     return most + math.log(float(np.sum(np.exp(exponents - most))))
 
 
-def _table(law: stats.rv_discrete) -> Pmf:
-    """The window that leaves out at most `TAIL` on either side."""
-    mean = float(law.mean())
-    stop = 1 + math.ceil(mean)
-    while law.sf(stop - 1) > TAIL:
+def window(law: stats.rv_discrete, tail: float) -> Pmf:
+    """The table of a law on 0, 1, … that leaves out at most `tail` on either side.
+
+    >>> window(stats.binom(2, 0.5), 0.3)
+    Pmf(start=1, values=array([0.5]), missing=0.6)
+    """
+    stop = 1 + math.ceil(float(law.mean()))
+    while law.sf(stop - 1) > tail:
         stop = 2 * stop
-    low = math.floor(mean)
-    while low > 0 and law.cdf(low - 1) > TAIL:
-        low = low // 2
-    start = low
-    while start < math.floor(mean) and law.cdf(start + max(1, (stop - start) // 64)) < TAIL:
-        start += max(1, (stop - start) // 64)
+    stop = 1 + bisect.bisect_left(range(stop), True, key=lambda k: bool(law.sf(k) <= tail))
+    start = bisect.bisect_left(range(stop), True, key=lambda k: bool(law.cdf(k) > tail))
     values = np.asarray(law.pmf(np.arange(start, stop)), dtype=np.float64)
-    return Pmf(start=start, values=values, missing=2.0 * TAIL)
+    return Pmf(start=start, values=values, missing=2.0 * tail)

@@ -56,7 +56,12 @@ def fitted_finding(
     note: str,
     smallest_defect: float | None = None,
 ) -> Finding:
-    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect."""
+    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect.
+
+    A smallest defect of inf says that no defect of its kind would show: then there is none to state, and no power.
+    """
+    defect = max(fit.smallest_defect for fit in fits.values()) if smallest_defect is None else smallest_defect
+    shows = math.isfinite(defect)
     worst = max(fits, key=lambda one: surprise(fits[one]))
     return finding(
         name,
@@ -66,10 +71,8 @@ def fitted_finding(
         bound=1.0,
         found=f"{worst}: {fits[worst].describe()}",
         alpha=CHECK_ALPHA,
-        power=1.0 - MISSED,
-        smallest_detectable_defect=(
-            max(fit.smallest_defect for fit in fits.values()) if smallest_defect is None else smallest_defect
-        ),
+        power=1.0 - MISSED if shows else 0.0,
+        smallest_detectable_defect=defect if shows else None,
         seed=seed,
         note=note + " The statistic is ln p over ln level, or a distance over the allowed one; the worst of all laws.",
     )

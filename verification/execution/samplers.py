@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from fractions import Fraction
 
@@ -44,9 +45,11 @@ def check_samplers(subject: Subject, effort: Effort, seed: int) -> Finding:
     fits = fits_of(samples)
     smallest, unit = None, "Smallest defect: distance between distribution functions."
     if isinstance(law, RandomizedResponse):
-        flip = law.flip_probability
-        smallest = min(1.0, (fits["rounding, f/R = -1"].detectable_increase(1.0 - flip) - (1.0 - flip)) / flip)
+        flip, fit = law.flip_probability, fits["rounding, f/R = -1"]
+        smallest = (fit.detectable_increase(1.0 - flip) - (1.0 - flip)) / flip
         unit = "Smallest defect: relative decrease of the flip probability."
+        if math.isinf(smallest):
+            unit = f"Not seen: flips; with probability {flip:.2g} they are too rare for {fit.n_samples:,} draws."
     return fitted_finding(
         "samplers",
         f"The private draws of {plan.bitsum!r}{'' if label is None else ' and of the labels'} follow the plan's laws.",

@@ -148,8 +148,10 @@ class AuditReport:
 
 
 def plan_hash(plan: Plan) -> str:
-    """SHA-256 of the plan's document with sorted names and no spaces, in UTF-8."""
-    text = json.dumps(plan.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    """SHA-256 of the plan's document, as `AuditReport.to_json` has it, with sorted names and no spaces, in UTF-8."""
+    text = json.dumps(
+        _finite(plan.to_json()), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 

@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from accounting import Plan
 from accounting.curves import Curve
 from privkde.figures import BLUE, GRAY, GREEN, INK, ORANGE, STYLES, figure_file
+from verification.reporting.evidence import Evidence, separate_labels
 
 SMALLEST = 1e-18
 """Points below do not fit on a logarithmic axis."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
-    """What findings drew, by the name of the check: points (ε, δ) and, of a miniature, errors."""
-
-    below: Mapping[str, Curve]
-    """Certified: the true curve is not below."""
-    above: Mapping[str, Curve]
-    """Certified: the true curve is not above."""
-    attacked: Mapping[str, Curve]
-    """Attacks on a miniature: its true curve is not below."""
-    errors: Mapping[str, float]
-    """Bound, plan, prediction and measurement of a miniature."""
 
 
 def draw_profile(plan: Plan, curves: Mapping[str, Curve], evidence: Evidence, path: Path) -> None:
@@ -41,13 +27,17 @@ def draw_profile(plan: Plan, curves: Mapping[str, Curve], evidence: Evidence, pa
             width, alpha = (2.6, 1.0) if used else (1.3, 0.7)
             axes.plot(*_split(curve), label=label, color=color, linestyle=style, linewidth=width, alpha=alpha)
         for curve in evidence.below.values():
-            axes.plot(*_split(curve), "s", label="certified: at least", color=GREEN, markersize=6, zorder=4)
+            axes.plot(*_split(curve), "s", label="certified for two records: ≥", color=GREEN, markersize=6, zorder=4)
         for curve in evidence.above.values():
-            axes.plot(*_split(curve), "s", label="certified: at most", color=GREEN, fillstyle="none", zorder=4)
-        for curve in evidence.attacked.values():
-            axes.plot(*_split(curve), "^", label="attack: at least", color=ORANGE, markersize=6, zorder=4)
+            axes.plot(
+                *_split(curve), "s", label="certified for all records: ≤", color=GREEN, fillstyle="none", zorder=4
+            )
+        for attack in evidence.attacks:
+            if attack.drawn:
+                axes.plot(*_split(attack.curve), "^", label="attack: at least", color=ORANGE, markersize=6, zorder=4)
         if promise.delta > 0.0:
-            axes.plot([promise.epsilon], [promise.delta], "o", color=INK, zorder=5, label="the promise")
+            label = "the promise for the vector" if separate_labels(plan) else "the promise"
+            axes.plot([promise.epsilon], [promise.delta], "o", color=INK, zorder=5, label=label)
         axes.set(xscale="log", yscale="log", xlabel="ε", ylabel="δ(ε)")
         axes.grid(alpha=0.3, linewidth=0.5)
         _legend_without_repeats(axes)

@@ -13,6 +13,7 @@ from typing import Any
 
 from accounting import View
 from verification.reporting.document import AuditReport, Result, environment
+from verification.reporting.evidence import confirmation
 from verification.reporting.sections import error_bars
 from verification.reporting.trials import TITLES, limits, verdict_text
 from verification.reporting.wording import (
@@ -20,10 +21,13 @@ from verification.reporting.wording import (
     MECHANISMS,
     VERDICTS,
     VIEWS,
+    counted,
     in_words,
     number,
     numbers,
+    ordered,
     promised,
+    promised_parts,
     small,
 )
 from verification.verdicts import NotRefuted, Refuted
@@ -40,7 +44,7 @@ def missing_packages() -> list[str]:
 
 
 def write_pdf(report: AuditReport, figures: Path, path: Path) -> None:
-    """The summary, with `profile.png` and `errors.png` from `figures`."""
+    """The summary, with `profile.png` from `figures` if it could be drawn."""
     sheet = _blank()
     _opening(sheet, report)
     _promises(sheet, report)
@@ -84,15 +88,18 @@ def _opening(sheet: Any, report: AuditReport) -> None:
 
 def _promises(sheet: Any, report: AuditReport) -> None:
     plan = report.plan
+    main, parts = promised(plan, View.COMMUNICATION), promised_parts(plan)
     _line(sheet, "What is promised, to whom, against whom", size=13, bold=True)
-    rows = [[ADJACENCIES[one.adjacency], VIEWS[one.view], numbers(one), in_words(one)] for one in plan.guarantees]
+    _line(sheet, f"{numbers(main)}, if {ADJACENCIES[main.adjacency]}.", size=11, bold=True)
+    if parts:
+        _line(sheet, f"Of it: {parts}.")
+    rows = [[ADJACENCIES[one.adjacency], VIEWS[one.view], numbers(one), in_words(one)] for one in ordered(plan)]
     _table(sheet, ["if …", "then for …", "ε and δ", "in words"], rows, (30, 30, 18, 30))
     local, request = promised(plan, View.LOCAL), plan.request
     _line(sheet, f"If the shuffler colludes: {numbers(local)}. {in_words(local)}")
+    needed = counted(request.counted_users, "honest participant")
     each = " in every class" if request.n_protocols > 1 else ""
-    _line(
-        sheet, f"The noise counts on {request.counted_users:,} honest participants{each}; with fewer, do not publish."
-    )
+    _line(sheet, f"The noise counts on {needed}{each}; with fewer, do not publish.")
     _line(sheet, "Mechanism", size=13, bold=True)
     _line(sheet, MECHANISMS.get(plan.bitsum, plan.bitsum))
     _line(sheet, ", ".join(f"{name} = {value:.8g}" for name, value in plan.parameters.items()), size=8, ink=SOFT)
@@ -106,19 +113,27 @@ def _accounts(sheet: Any, report: AuditReport, figures: Path) -> None:
         for name, value in plan.ladder.items()
     ]
     _table(sheet, ["way of adding up", f"ε at δ = {small(plan.guarantees[0].delta)}"], ways, (30, 30))
-    sheet.image(str(figures / "profile.png"), w=FIGURE_WIDTH, alt_text="Curves of delta against epsilon", x="C")
+    if (figures / "profile.png").is_file():
+        sheet.image(str(figures / "profile.png"), w=FIGURE_WIDTH, alt_text="Curves of delta against epsilon", x="C")
+    else:
+        _line(sheet, "Figure left out: no curve of δ against ε can be computed for the plan's parameters.", ink=SOFT)
     _line(sheet, "What privacy costs", size=13, bold=True)
     errors = [[name.removeprefix("part:").strip(), number(value)] for name, value in error_bars(plan).items()]
     _table(sheet, ["error of a density (RMSE)", "value"], errors, (50, 20))
     _line(
-        sheet, f"Every person sends {plan.messages_per_user:,.4g} messages, {plan.bits_per_user:,.4g} bits, on average."
+        sheet,
+        f"Every person sends {counted(plan.messages_per_user, 'message')}, {counted(plan.bits_per_user, 'bit')}, on"
+        " average.",
     )
 
 
 def _checks(sheet: Any, report: AuditReport) -> None:
+    confirmed = confirmation(report)
     _line(sheet, "Every attempt to refute", size=13, bold=True)
+    _line(sheet, f"Confirmed from above: {confirmed.answer} ({confirmed.reason}).")
     header = ["check", "depth", "verdict", "found", "limit", "false alarm ≤", "power"]
     _table(sheet, header, [_row(one) for one in report.results], (52, 17, 22, 15, 15, 15, 12), size=7)
+    _line(sheet, "Power —: not known, as for a search, or not needed, as the claim was refuted.", size=8, ink=SOFT)
     for result in report.results:
         if result.finding is not None and isinstance(result.finding.verdict, Refuted):
             _line(sheet, f"{result.name}: {result.finding.verdict.witness.found}", bold=True, ink=INKS["refuted"])

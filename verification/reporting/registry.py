@@ -13,7 +13,7 @@ from typing import Any
 import privkde
 from accounting import Plan, View
 from verification.reporting.document import AuditReport
-from verification.reporting.wording import ADJACENCIES, MECHANISMS, VIEWS, promised
+from verification.reporting.wording import ADJACENCIES, MECHANISMS, VIEWS, ordered, promised
 
 HEADER = (
     "# Draft entry for the public registry of deployments of differential privacy, written by `privkde audit`.\n"
@@ -87,7 +87,7 @@ def _loss(plan: Plan) -> dict[str, Any]:
         "privacy_unit_description": "one person who takes part once with one record",
         "privacy_parameters": {"epsilon": main.epsilon, "delta": main.delta},
         "all_guarantees": [
-            one.to_json() | {"against": VIEWS[one.view], "if": ADJACENCIES[one.adjacency]} for one in plan.guarantees
+            one.to_json() | {"against": VIEWS[one.view], "if": ADJACENCIES[one.adjacency]} for one in ordered(plan)
         ],
     }
 

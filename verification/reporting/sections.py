@@ -8,15 +8,19 @@ import numpy as np
 
 from accounting import Guarantee, Plan, View
 from verification.reporting.document import AuditReport
+from verification.reporting.evidence import separate_labels
 from verification.reporting.markup import Markup, contract_tree, listed, table
 from verification.reporting.wording import (
     ADJACENCIES,
     MECHANISMS,
     VIEWS,
+    counted,
     in_words,
     number,
     numbers,
+    ordered,
     promised,
+    promised_parts,
     small,
 )
 
@@ -26,13 +30,13 @@ Fields = dict[str, str]
 def promise_fields(report: AuditReport) -> Fields:
     """Whose privacy, in which change, against whom, with which numbers."""
     plan = report.plan
-    main, whole = plan.guarantees[0], promised(plan, View.COMMUNICATION)
+    main, parts = promised(plan, View.COMMUNICATION), promised_parts(plan)
     return {
         "promise_table": _promise_table(plan),
         "main_numbers": numbers(main),
         "main_words": in_words(main),
         "main_adjacency": ADJACENCIES[main.adjacency],
-        "whole_numbers": numbers(whole),
+        "main_parts": f"Of it: {parts}." if parts else "",
         "delta_chance": _chance(main.delta),
         "users": f"{plan.request.users:,}",
         "unit_labels": _unit(plan),
@@ -44,7 +48,7 @@ def _promise_table(plan: Plan) -> str:
     given = {(one.adjacency, one.view): one for one in plan.guarantees}
     views = [view for view in View if any(one.view is view for one in plan.guarantees)]
     rows = []
-    for adjacency in dict.fromkeys(one.adjacency for one in plan.guarantees):
+    for adjacency in dict.fromkeys(one.adjacency for one in ordered(plan)):
         cells = [given.get((adjacency, view)) for view in views]
         rows.append([f"if {ADJACENCIES[adjacency]}", *("—" if one is None else _cell(one) for one in cells)])
     return table("All promises of the plan", ["change", *(f"for {VIEWS[view]}" for view in views)], rows, kind="words")
@@ -73,7 +77,7 @@ def trust_fields(report: AuditReport) -> Fields:
     request, local = plan.request, promised(plan, View.LOCAL)
     where = " in every class" if request.n_protocols > 1 else ""
     dropouts = (
-        f"The noise counts on {request.counted_users:,} honest participants{where}"
+        f"The noise counts on {counted(request.counted_users, 'honest participant')}{where}"
         f" ({request.users_per_protocol:,} are planned). More only help. If fewer take part, the analyzer must not"
         " publish, and this library refuses to; what the shuffler has passed on by then protects less than promised."
         " People who take part but lie or collude count as missing."
@@ -153,9 +157,21 @@ def composition_fields(report: AuditReport) -> Fields:
             rows,
             kind="short",
         ),
-        "touched": f"{plan.instances_per_user:,}",
+        "touched": counted(plan.instances_per_user, "bit"),
+        "added_labels": _added_labels(plan),
         "accountant": escape(plan.accountant),
     }
+
+
+def _added_labels(plan: Plan) -> str:
+    """Where the label is protected by itself, the ways below add up the vector's bits only."""
+    features, whole = plan.guarantees[0], promised(plan, View.COMMUNICATION)
+    if not separate_labels(plan):
+        return ""
+    return (
+        f"These ways add up the bits of the vector alone: {numbers(features)}. The label, which is randomized by"
+        f" itself, comes on top: {numbers(whole)} for both."
+    )
 
 
 def utility_fields(report: AuditReport) -> Fields:
@@ -167,8 +183,8 @@ def utility_fields(report: AuditReport) -> Fields:
         "error_table": table(
             "Root-mean-square error of a density between 0 and 1", ["what", "error"], rows, kind="short"
         ),
-        "messages": f"{plan.messages_per_user:,.4g}",
-        "bits": f"{plan.bits_per_user:,.4g}",
+        "messages": counted(plan.messages_per_user, "message"),
+        "bits": counted(plan.bits_per_user, "bit"),
     }
 
 

@@ -1,14 +1,13 @@
-"""The sections of the page that speak of the attempts: verdict, checks, witnesses, saboteurs, limits, environment."""
+"""The sections of the page that speak of the attempts: verdict, checks, witnesses, limits, environment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
-from typing import Any
 
 from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED, AuditReport, Result, environment
+from verification.reporting.evidence import confirmation
 from verification.reporting.markup import Markup, listed, table
-from verification.reporting.wording import LAYERS, VERDICTS, number, small
+from verification.reporting.wording import LAYERS, VERDICTS, counted, false_alarms, number, small
 from verification.verdicts import FALSE_ALARM_RATE, Layer, NotRefuted, Refuted
 
 Fields = dict[str, str]
@@ -23,8 +22,6 @@ _COLUMNS = [
     "seed",
     "seconds",
 ]
-MARKS = {"refuted": "✗", "not-refuted": "·", "could-not-run": "!"}
-CAPTION = "Systems and checks. ✗ refuted, · not refuted, ! could not run, empty: does not apply"
 TITLES = {
     NOT_REFUTED: "Not refuted",
     REFUTED: "Refuted",
@@ -33,14 +30,20 @@ TITLES = {
 
 
 def verdict_fields(report: AuditReport) -> Fields:
-    """The verdict, in a box."""
+    """The verdict, in a box, and the numbers below it."""
+    rate, confirmed = report.false_alarm_rate, confirmation(report)
     return {
         "verdict_kind": report.verdict,
         "verdict_title": TITLES[report.verdict],
         "verdict_text": escape(verdict_text(report)),
-        "n_checks": _counted(len(report.results)),
-        "false_alarm": small(report.false_alarm_rate),
-        "false_alarm_allowed": small(FALSE_ALARM_RATE),
+        "n_checks": counted(len(report.results), "check"),
+        "false_alarm": f"≤ {small(rate)}" if rate else "no false alarms",
+        "false_alarm_words": "chance that an honest system would be refuted"
+        if rate
+        else "an honest system is never refuted by these checks",
+        "false_alarms": f"Of all checks together: {false_alarms(rate)} (allowed: {small(FALSE_ALARM_RATE)}).",
+        "confirmed": escape(confirmed.answer),
+        "confirmed_why": escape(confirmed.reason),
         "effort": report.effort.name,
         "partial": _partial(report),
     }
@@ -48,21 +51,17 @@ def verdict_fields(report: AuditReport) -> Fields:
 
 def verdict_text(report: AuditReport) -> str:
     """The verdict in a few sentences."""
-    total, failed = len(report.results), len(report.refuted)
+    total, failed = counted(len(report.results), "check"), len(report.refuted)
     missing = sum(one.verdict == COULD_NOT_RUN for one in report.results)
+    failure = "It did not succeed" if len(report.results) == 1 else "None succeeded"
     return {
-        NOT_REFUTED: f"{_counted(total)} tried to show that the promise is false, or that the program does not do"
-        " what the promise needs. None succeeded. This is evidence, not a proof: the last sections say what was not"
-        " covered.",
-        REFUTED: f"{failed} of {_counted(total)} found a contradiction. Do not rely on the promise. What was found,"
-        " and how to see it again, is below.",
-        COULD_NOT_RUN: f"{missing} of {_counted(total)} stopped with an error. Nothing was refuted, but the evidence"
-        " has a hole. Do not treat this report as a pass.",
+        NOT_REFUTED: f"{total} tried to show that the promise is false, or that the program does not do what the"
+        f" promise needs. {failure}. This is evidence, not a proof: the last sections say what was not covered.",
+        REFUTED: f"{failed} of {total} found a contradiction. Do not rely on the promise. What was found, and how to"
+        " see it again, is below.",
+        COULD_NOT_RUN: f"{missing} of {total} stopped with an error. Nothing was refuted, but the evidence has a hole."
+        " Do not treat this report as a pass.",
     }[report.verdict]
-
-
-def _counted(total: int) -> str:
-    return "1 check" if total == 1 else f"{total} checks"
 
 
 def _partial(report: AuditReport) -> str:
@@ -74,18 +73,17 @@ def _partial(report: AuditReport) -> str:
 
 def check_fields(report: AuditReport) -> Fields:
     """All checks, one table for each depth, and the witnesses."""
-    parts = []
+    parts: list[str] = []
     for layer in Layer:
         results = [one for one in report.results if one.layer is layer]
         if results:
             caption = f"{str(layer).capitalize()}: {LAYERS[layer]}"
+            rows = [row for one in results for row in (_line(one), _small_print(one))]
+            parts.append(table(caption, _COLUMNS, rows, kind="checks"))
+        if results and layer is Layer.CERTIFIED:
+            confirmed = confirmation(report)
             parts.append(
-                table(
-                    caption,
-                    _COLUMNS,
-                    [row for one in results for row in (_line(one), _small_print(one))],
-                    kind="checks",
-                )
+                f"<p><b>Confirmed from above: {escape(confirmed.answer)}</b> ({escape(confirmed.reason)}).</p>"
             )
     unused = ""
     if report.not_applicable:
@@ -145,40 +143,6 @@ def _witnesses(report: AuditReport) -> str:
     return "\n".join(shown)
 
 
-def saboteur_fields(matrix: Mapping[str, Any] | None) -> Fields:
-    """Which planted faults the checks find: a check that never fails would be worth nothing."""
-    if matrix is None:
-        text = (
-            "<p>The matrix of planted faults was not run with this audit. <code>privkde audit --saboteurs</code> plants"
-            " each of them in a fresh copy of the system and shows which check finds it; run it with this report's"
-            " folder as <code>--output</code> before the audit, and the matrix is shown here.</p>"
-        )
-        return {"saboteurs": text}
-    checks, rows = list(matrix["checks"]), list(matrix["rows"])
-    faults = [one for one in rows if not one["honest"]]
-    found = sum(bool(one["refuted_by"]) for one in faults)
-    lead = (
-        f"<p><b>{found} of {len(faults)} planted faults were refuted.</b> Each was planted in a fresh system with a"
-        " plan of its own and put before all checks, as was the honest system. Nothing of the plan in this report was"
-        f" altered. Effort: {escape(str(matrix['effort']))}.</p>"
-    )
-    lines = [
-        [
-            Markup(f"<b>{escape(one['name'])}</b><br>{escape(one['story'])}"),
-            str(one["plan"]),
-            *(MARKS.get(one["outcomes"].get(name, ""), "") for name in checks),
-            "good" if one["honest"] or one["refuted_by"] else "bad",
-        ]
-        for one in rows
-    ]
-    header = ["system", "plan", *(str(place) for place in range(1, len(checks) + 1))]
-    legend = "; ".join(f"{place} {name}" for place, name in enumerate(checks, 1))
-    return {
-        "saboteurs": f'{lead}<div class="scroll">{table(CAPTION, header, lines, kind="matrix")}</div>'
-        f'<p class="soft">Checks: {escape(legend)}.</p>'
-    }
-
-
 def ending_fields(report: AuditReport) -> Fields:
     """Machine, versions, seeds, hash and times."""
     machine = environment()
@@ -186,13 +150,13 @@ def ending_fields(report: AuditReport) -> Fields:
     rows = [
         ["plan (SHA-256)", Markup(f"<code>{report.plan_sha256}</code>")],
         ["seed of the audit", str(report.seed)],
-        ["effort", f"{report.effort.name}, {report.workers} processes"],
+        ["effort", f"{report.effort.name}, {counted(report.workers, 'process')}"],
         ["started", report.started],
         ["took", f"{report.seconds:.1f} s"],
         ["privkde", machine["privkde"]],
         ["Python", machine["python"]],
         ["packages", versions],
-        ["machine", f"{machine['platform']}, {machine['cores']} cores"],
+        ["machine", f"{machine['platform']}, {counted(machine['cores'] or 1, 'core')}"],
     ]
     return {
         "environment_table": table("Needed to repeat this audit", ["what", "value"], rows, kind="facts"),
@@ -206,12 +170,11 @@ def limits(report: AuditReport) -> list[str]:
     """What nobody should read into a pass."""
     limits = [
         "No check proves anything: a verdict is “refuted” or “not refuted”.",
-        f"An honest system is refuted with probability at most {small(report.false_alarm_rate)} by all checks of this"
-        " audit together (sum of their levels).",
+        f"False alarms, of all checks of this audit together: {false_alarms(report.false_alarm_rate)}.",
         "Enumeration and attacks run on miniatures: plans of the same kind for few people and few bits, made by the"
         " same planner. Only the certified checks speak of the plan's own numbers at its own size.",
         "An attack shows how much is lost at least; the proof says how much at most. What lies between is not known.",
-        "A defect smaller than the “smallest defect seen” of a check may pass it.",
+        "A defect smaller than the “smallest defect seen” of a check may pass it; where its power is a dash, any may.",
         "The audit runs this program on this machine. It does not see the devices, the shuffler or the network of a"
         " real collection.",
     ]

@@ -13,7 +13,8 @@ WEAK_EPSILON = 10.0
 VERDICTS = {NOT_REFUTED: "✓ not refuted", REFUTED: "✗ refuted", COULD_NOT_RUN: "! could not run"}
 LAYERS = {
     Layer.EXACT: "every possible output at a small size, enumerated",
-    Layer.CERTIFIED: "the plan's own numbers, computed again by another route with rigorous rounding",
+    Layer.CERTIFIED: "the plan's own numbers, computed again from its parameters: by the accountant that planned"
+    " (plan-verifies), and by an independent route with rigorous rounding (certified-bound)",
     Layer.STATISTICAL: "many runs of the program, attacked and measured",
 }
 ADJACENCIES = {
@@ -21,6 +22,12 @@ ADJACENCIES = {
     Adjacency.FEATURES: "one person's vector is exchanged for any other; a label, if there is one, stays",
     Adjacency.LABEL: "one person's label is exchanged for any other; the vector stays",
     Adjacency.BIT: "one bit of one person is flipped",
+}
+CHANGES = {
+    Adjacency.RECORD: "the whole record",
+    Adjacency.FEATURES: "the vector alone",
+    Adjacency.LABEL: "the label alone",
+    Adjacency.BIT: "one bit",
 }
 VIEWS = {
     View.COMMUNICATION: "somebody who sees every message that leaves the shuffler, and everything that is published",
@@ -58,6 +65,20 @@ def number(value: float | None) -> str:
     return f"{int(value):,}" if large else small(value).replace("-", "−")
 
 
+def counted(total: float, what: str) -> str:
+    """A number and what is counted, which gets its plural: 1 check, 3 checks, 2.5 messages."""
+    shown = f"{total:,.0f}" if abs(total) >= 1e3 else f"{total:.4g}"
+    plural = "es" if what.endswith("s") else "s"
+    return f"{shown} {what}{'' if shown == '1' else plural}"
+
+
+def false_alarms(rate: float) -> str:
+    """How likely an honest system is refuted, as a clause."""
+    if rate == 0.0:
+        return "these checks have no false alarms"
+    return f"an honest system is refuted with probability at most {small(rate)}"
+
+
 def factor(epsilon: float) -> str:
     """e^ε."""
     return small(math.exp(epsilon)) if epsilon < 50.0 else f"e^{epsilon:.3g}"
@@ -80,7 +101,19 @@ def in_words(guarantee: Guarantee) -> str:
 
 
 def promised(plan: Plan, view: View) -> Guarantee:
-    """The strongest statement about a whole person in a view: for the record if there is one, else for the vector."""
+    """The promise that a report leads with: for the whole record if there is one in the view, else for the vector."""
     found = [one for one in plan.guarantees if one.view is view]
     whole = [one for one in found if one.adjacency is Adjacency.RECORD]
     return (whole or found or list(plan.guarantees))[0]
+
+
+def ordered(plan: Plan) -> list[Guarantee]:
+    """All promises, those for whole records first."""
+    return sorted(plan.guarantees, key=lambda one: list(Adjacency).index(one.adjacency))
+
+
+def promised_parts(plan: Plan) -> str:
+    """What of the main promise is for the vector and what for the label, if they are protected one by one."""
+    main = promised(plan, View.COMMUNICATION)
+    parts = [one for one in plan.guarantees if one.view is main.view and one.adjacency is not main.adjacency]
+    return "; ".join(f"{numbers(one)} for {CHANGES[one.adjacency]}" for one in parts)

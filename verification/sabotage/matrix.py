@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from string import ascii_letters
 from typing import Any
@@ -12,6 +14,10 @@ from rich.columns import Columns
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+import privkde
+from accounting import InvalidInputError
+from verification.reporting.document import environment
 
 SCHEMA = "privkde.saboteurs/1"
 
@@ -52,15 +58,55 @@ class Row:
         """Checks that refute it."""
         return tuple(name for name, outcome in self.outcomes.items() if outcome is Outcome.REFUTED)
 
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "name": self.name,
+            "honest": self.honest,
+            "story": self.story,
+            "plan": self.plan,
+            "refuted_by": list(self.refuted_by),
+            "outcomes": {name: str(outcome) for name, outcome in self.outcomes.items()},
+            "errors": dict(self.errors),
+            "seconds": round(self.seconds, 1),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Row:
+        """Inverse of `to_json`."""
+        return Row(
+            name=str(data["name"]),
+            story=str(data["story"]),
+            plan=str(data["plan"]),
+            honest=bool(data["honest"]),
+            outcomes={str(name): Outcome(outcome) for name, outcome in data["outcomes"].items()},
+            errors={str(name): str(error) for name, error in data["errors"].items()},
+            seconds=float(data["seconds"]),
+        )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """What was found. `complete` is what a release needs."""
+    """What was found, and by which version, when and where. `complete` is what a release needs."""
 
     checks: tuple[str, ...]
     rows: tuple[Row, ...]
     effort: str
     seconds: float
+    seed: int
+    """What the checks drew from."""
+    version: str = privkde.__version__
+    date: str = field(default_factory=_now)
+    environment: Mapping[str, Any] = field(default_factory=environment, hash=False)
+
+    @property
+    def made(self) -> datetime:
+        """The date, to compare."""
+        return datetime.fromisoformat(self.date)
 
     @property
     def survivors(self) -> tuple[str, ...]:
@@ -83,26 +129,39 @@ class Matrix:
         """The `privkde.saboteurs/1` document."""
         return {
             "schema": SCHEMA,
+            "version": self.version,
+            "date": self.date,
+            "seed": self.seed,
+            "environment": dict(self.environment),
             "complete": self.complete,
             "effort": self.effort,
             "seconds": round(self.seconds, 1),
             "survivors": list(self.survivors),
             "false_alarms": list(self.false_alarms),
             "checks": list(self.checks),
-            "rows": [
-                {
-                    "name": row.name,
-                    "honest": row.honest,
-                    "story": row.story,
-                    "plan": row.plan,
-                    "refuted_by": list(row.refuted_by),
-                    "outcomes": {name: str(outcome) for name, outcome in row.outcomes.items()},
-                    "errors": row.errors,
-                    "seconds": round(row.seconds, 1),
-                }
-                for row in self.rows
-            ],
+            "rows": [row.to_json() for row in self.rows],
         }
+
+    @staticmethod
+    def from_json(data: Any) -> Matrix:
+        """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
+        try:
+            found = Matrix(
+                checks=tuple(str(name) for name in data["checks"]),
+                rows=tuple(Row.from_json(row) for row in data["rows"]),
+                effort=str(data["effort"]),
+                seconds=float(data["seconds"]),
+                seed=int(data["seed"]),
+                version=str(data["version"]),
+                date=str(data["date"]),
+                environment=dict(data["environment"]),
+            )
+            whole = found.made.tzinfo is not None and all({*found.checks} <= row.outcomes.keys() for row in found.rows)
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+            raise InvalidInputError(f"matrix is incomplete or malformed near {error}; write it anew.") from error
+        if not whole or found.to_json() != data:
+            raise InvalidInputError("matrix holds more, less or other than its rows tell; write it anew.")
+        return found
 
     def table(self) -> RenderableType:
         """For the terminal: one character for each check, lettered above the column and named below."""

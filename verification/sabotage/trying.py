@@ -10,15 +10,14 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import as_completed
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 from threadpoolctl import ThreadpoolController
 
 from accounting import InvalidInputError, Plan
-from verification.audit import LAYER_MODULES
+from verification.audit import LAYER_MODULES, collected, fresh_workers
 from verification.sabotage.matrix import Matrix, Outcome, Row
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import Saboteur
@@ -60,7 +59,7 @@ class _Trial:
     def row(self, system: _System) -> Row:
         """One system against all checks, in a worker."""
         started = time.perf_counter()
-        checks = [check for check in collected(self.modules) if check.name in self.names]
+        checks = [check for _, check in collected(self.modules) if check.name in self.names]
         outcomes: dict[str, Outcome] = {}
         errors: dict[str, str] = {}
         with ThreadpoolController().limit(limits=1):
@@ -118,11 +117,11 @@ def run_matrix(
 ) -> Matrix:
     """Try every saboteur (or `only` these), and the honest system on every plan (or these `plans`).
 
-    Every check (or those named in `checks`) runs where it applies. `workers=1` runs in this process. Raises
-    `InvalidInputError` for a name that there is not.
+    Every check (or those named in `checks`) runs where it applies; one that applies to no system is left out.
+    `workers=1` runs in this process. Raises `InvalidInputError` for a name that there is not.
     """
     started = time.perf_counter()
-    names = _named("check", checks, [check.name for check in collected(check_modules)])
+    names = _named("check", checks, [check.name for _, check in collected(check_modules)])
     kinds = {request: kind for kind, request in HONEST_PLANS.items()}
     systems = [_System(HONEST, "nothing is wrong", kind, None) for kind in _named("plan", plans, list(HONEST_PLANS))]
     sources = [(module, one) for module in saboteur_modules for one in saboteurs((module,))]
@@ -138,17 +137,14 @@ def run_matrix(
         rows[system] = row
         if progress is not None:
             progress(len(rows), len(systems), system.name)
+    silent = [n for n in names if all(row.outcomes[n] is Outcome.NOT_APPLICABLE for row in rows.values())]
     return Matrix(
-        checks=names,
+        checks=tuple(name for name in names if name not in silent),
         rows=tuple(rows[system] for system in systems),
         effort=effort.name,
+        seed=seed,
         seconds=time.perf_counter() - started,
     )
-
-
-def collected(modules: Sequence[str]) -> tuple[Check, ...]:
-    """All checks of these modules, in order."""
-    return tuple(check for module in modules for check in importlib.import_module(module).CHECKS)
 
 
 def _named(what: str, asked: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
@@ -163,17 +159,7 @@ def _rows(systems: Sequence[_System], trial: _Trial, count: int) -> Iterator[tup
     if count <= 1:
         yield from ((system, trial.row(system)) for system in systems)
         return
-    with _pool(count) as pool:
+    with fresh_workers(count) as pool:
         running = {pool.submit(trial.row, system): system for system in systems}
         for done in as_completed(running):
             yield running[done], done.result()
-
-
-@contextmanager
-def _pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Fresh processes: nothing that is planted in one can be seen here."""
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
