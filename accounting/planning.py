@@ -6,6 +6,7 @@ A plan is a frozen record: it can be saved, loaded, compared, explained, and it 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -131,6 +132,11 @@ class Plan:
         """The plan that follows from this one's request, accountant and parameters: what all its numbers should be."""
         rung = LADDER[require_choice("accountant", self.accountant, LADDER)]
         return _assemble(self.request, self.protocol(), rung, self.reasons)
+
+    def sha256(self) -> str:
+        """Names the plan by its document: with sorted names and no spaces, in UTF-8."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
     def dumps(self) -> str:
         """The document as text."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases import Release
 from privkde.cli.parsing import Parser, real
-from privkde.ledger import Budget, BudgetExceededError, Composition, Ledger, LedgerUnavailableError, plan_digest
+from privkde.ledger import Budget, BudgetExceededError, Composition, Ledger, LedgerUnavailableError
 from privkde.ledger.tables import charge_table, history_table, quote_table, standings_table
 
 EXIT_EXCEEDED = 1
@@ -118,9 +118,7 @@ def _charge(parsed: argparse.Namespace) -> int:
             return 0 if quote.fits else EXIT_EXCEEDED
         key = secrets.token_hex(8) if parsed.key is None else parsed.key
         try:
-            charge = ledger.charge(
-                parsed.budget, release, key=key, plan_sha256=None if plan is None else plan_digest(plan)
-            )
+            charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=None if plan is None else plan.sha256())
         except BudgetExceededError as error:
             print(f"privkde: refused: {error}", file=sys.stderr)
             return EXIT_EXCEEDED

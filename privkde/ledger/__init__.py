@@ -13,7 +13,7 @@ from privkde.ledger.errors import (
     LedgerUnavailableError,
     UnknownBudgetError,
 )
-from privkde.ledger.ledger import Ledger, plan_digest
+from privkde.ledger.ledger import Ledger
 from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing
 
 __all__ = [
@@ -28,5 +28,4 @@ __all__ = [
     "Quote",
     "Standing",
     "UnknownBudgetError",
-    "plan_digest",
 ]

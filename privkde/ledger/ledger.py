@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from accounting import InvalidInputError, Plan, View
+from accounting import InvalidInputError, View
 from accounting.releases import Release, Spent
 from privkde.ledger.composing import composed
 from privkde.ledger.errors import KeyReusedError
@@ -143,12 +141,6 @@ class Ledger:
             )
             rows.add_charge(charge)
         return charge
-
-
-def plan_digest(plan: Plan) -> str:
-    """SHA-256 of the plan's document with sorted names and no spaces, in UTF-8: what an audit's report names, too."""
-    text = json.dumps(plan.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def _earlier(charges: tuple[Charge, ...], key: str, release: Release, plan_sha256: str | None) -> Charge | None:

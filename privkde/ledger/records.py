@@ -243,4 +243,4 @@ def require_sha256(digest: object) -> str | None:
     """Return the digest of a plan, or None for no plan, or raise."""
     if digest is None or (isinstance(digest, str) and _SHA256.fullmatch(digest)):
         return digest
-    raise InvalidInputError(f"plan_sha256={digest!r} must be 64 hexadecimal digits; use `plan_digest(plan)`.")
+    raise InvalidInputError(f"plan_sha256={digest!r} must be 64 hexadecimal digits; use `plan.sha256()`.")

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 
 from accounting import InvalidInputError, Plan
 from accounting.releases import Release
-from privkde.ledger import Ledger, plan_digest
+from privkde.ledger import Ledger
 from privkde.service.bodies import json_body
 from privkde.service.problems import NOT_FOUND, UNAUTHORIZED, Problem
 
@@ -93,5 +93,5 @@ async def _release(request: Request) -> tuple[Release, str | None]:
     if "times" in body:
         raise InvalidInputError("times has no effect on one charge; charge once for each release, with its own key.")
     document = await request.app.state.workers.run("release", body)
-    digest = plan_digest(Plan.from_json(body["plan"])) if "plan" in body else None
+    digest = Plan.from_json(body["plan"]).sha256() if "plan" in body else None
     return Release.from_json(json_body(document)), digest

@@ -11,7 +11,7 @@ import pytest
 
 from accounting.releases import Release
 from privkde.cli import main
-from privkde.ledger import Ledger, LedgerUnavailableError, plan_digest
+from privkde.ledger import Ledger, LedgerUnavailableError
 from tests.plans import plan_for
 from tests.privkde.test_cli import refuse
 
@@ -89,7 +89,7 @@ def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], 
     run(capsys, "charge", "telemetry", "--plan", "plan.json", "--name", "collection", "--key", "1")
     with Ledger.open("privkde-ledger.sqlite") as ledger:
         (charge,) = ledger.history("telemetry")
-    assert charge.plan_sha256 == plan_digest(plan)
+    assert charge.plan_sha256 == plan.sha256()
     assert charge.release.profiles == Release.of_plan("collection", plan).profiles
     assert charge.guarantee.view == view
 

@@ -24,12 +24,10 @@ from privkde.ledger import (
     Ledger,
     LedgerUnavailableError,
     UnknownBudgetError,
-    plan_digest,
     store,
 )
 from privkde.ledger.composing import basic_epsilon, composed
 from tests.plans import plan_for
-from verification.reporting.document import plan_hash
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
 
@@ -118,7 +116,7 @@ def test_ten_collections_by_a_plan_cost_far_less_than_ten_times_its_epsilon(wher
     with Ledger.open(where) as ledger:
         ledger.create("a", epsilon=4.0, delta=1e-5)
         for i in range(10):
-            charge = ledger.charge("a", collected, key=str(i), plan_sha256=plan_digest(plan))
+            charge = ledger.charge("a", collected, key=str(i), plan_sha256=plan.sha256())
         assert charge.release == collected  # every digit of the profiles
         assert charge.spent_after < 0.4 * 10
         assert ledger.history("a")[-1] == charge
@@ -128,10 +126,6 @@ def test_ten_collections_by_a_plan_cost_far_less_than_ten_times_its_epsilon(wher
         assert charge.spent_after == 4.0
         with pytest.raises(BudgetExceededError):
             ledger.charge("adaptive", release(1e-6), key="more")
-
-
-def test_the_digest_of_a_plan_is_that_of_its_audit() -> None:
-    assert plan_digest(plan_for(**SMALL)) == plan_hash(plan_for(**SMALL))
 
 
 def test_a_quote_writes_nothing_and_is_what_a_charge_then_costs(where: str) -> None:

@@ -15,7 +15,7 @@ from tests.plans import plan_for
 from tests.verification import stand_ins
 from tests.verification.stand_ins import BROKEN, CHECKS, DRAWN, ENDLESS, FLIPS
 from verification import FULL, QUICK, AuditReport, audit
-from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED, plan_hash
+from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED
 from verification.verdicts import Check, Layer, Refuted
 
 REQUEST: dict[str, Any] = {
@@ -176,9 +176,9 @@ def test_a_replay_is_one_command() -> None:
 
 def test_the_hash_is_of_the_plan_and_not_of_its_spelling() -> None:
     plan = plan_for(**REQUEST)
-    assert re.fullmatch("[0-9a-f]{64}", plan_hash(plan))
-    assert plan_hash(Plan.from_json(dict(reversed(plan.to_json().items())))) == plan_hash(plan)
-    assert plan_hash(tampered(plan, 0.01)) != plan_hash(plan)
+    assert re.fullmatch("[0-9a-f]{64}", plan.sha256())
+    assert Plan.from_json(dict(reversed(plan.to_json().items()))).sha256() == plan.sha256()
+    assert tampered(plan, 0.01).sha256() != plan.sha256()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -94,7 +93,7 @@ class AuditReport:
     @cached_property
     def plan_sha256(self) -> str:
         """Hash of the plan's document."""
-        return plan_hash(self.plan)
+        return self.plan.sha256()
 
     def replay(self, result: Result) -> str:
         """The command that repeats one check with the same draws."""
@@ -145,14 +144,6 @@ class AuditReport:
         if result.error is not None:
             own["error"] = result.error
         return named | found | named | own
-
-
-def plan_hash(plan: Plan) -> str:
-    """SHA-256 of the plan's document, as `AuditReport.to_json` has it, with sorted names and no spaces, in UTF-8."""
-    text = json.dumps(
-        _finite(plan.to_json()), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
 def environment() -> dict[str, Any]:

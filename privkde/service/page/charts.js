@@ -143,7 +143,7 @@ export function bars(place, { title, description, rows, log = false, mark = null
       const end = row.value > 0 ? Math.max(x(row.value), left + 2) : left + 1;
       svg.append(
         draw("rect", { class: `bar${style}`, x: left, y: middle - 8, width: Math.max(1, end - left), height: 16, rx: 2.5 }),
-        text(end + 6, middle + 4.5, shown(row.value) + (row.note && wide && end < width - 160 ? `  ${row.note}` : ""), { class: `value${style}` }),
+        text(end + 6, middle + 4.5, shown(row.value) + (row.note && wide && end < width - 160 ? ` (${row.note})` : ""), { class: `value${style}` }),
       );
     });
     const cells = rows.map((row) => ({ cells: [row.name + (row.note ? ` (${row.note})` : ""), number(row.value), ...(row.more ?? []).map((one) => number(one))], main: row.marked }));
@@ -238,7 +238,7 @@ function pointing(svg, spots, x, y, width, [xName, yName]) {
     const [a, b] = [x(best.point[0]), y(best.point[1])];
     ring.setAttribute("cx", a);
     ring.setAttribute("cy", b);
-    tip.textContent = `${best.one.label}: ${xName} ${shown(best.point[0])}, ${yName} ${shown(best.point[1])}`;
+    tip.textContent = `${best.one.label === yName ? "" : `${best.one.label}: `}${xName} ${shown(best.point[0])}, ${yName} ${shown(best.point[1])}`;
     tip.style.left = `${Math.max(0, Math.min(a / factor - tip.offsetWidth / 2, box.width - tip.offsetWidth))}px`;
     tip.style.top = `${b / factor - 34}px`;
   });

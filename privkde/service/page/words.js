@@ -72,7 +72,7 @@ export const VIEWS = {
 export const PARTS = {
   bias: ["bias of the kernel’s approximation", "set by the kernel: by β, or by clipping at R"],
   feature: ["finitely many features", "falls with more repetitions"],
-  rounding: ["rounding to bits", "falls with more users and more repetitions"],
+  rounding: ["rounding to bits", "falls with more users"],
   privacy: ["noise for privacy", "falls with more users, and with a larger ε"],
   labels: ["randomized labels", "falls with a larger ε of the label; joint labels have none"],
 };
