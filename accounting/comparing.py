@@ -74,6 +74,7 @@ class Outcome:
             "bitsum_rmse": self.bitsum_rmse,
             "noise": self.noise if known else None,
             "predicted_rmse": self.total_error if known else None,
+            "parts": None if self.error is None else dataclasses.asdict(self.error),
             "messages_per_user": self.messages_per_user,
             "refusal": self.refusal or None,
         }

@@ -1,14 +1,19 @@
 """The wheel, built from a copy of the source and used where the checkout cannot be seen."""
 
+import contextlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 import tomllib
 import zipfile
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,3 +70,28 @@ def test_installed_wheel_plans_a_budget_outside_the_checkout(wheel: Path, tmp_pa
     )
     assert plan["schema"] == "privkde.plan/1"
     assert 0 < plan["instance"]["parameters"]["flip_probability"] < 0.5
+
+    refused = subprocess.run([scripts / "privkde", "serve"], cwd=elsewhere, capture_output=True, text=True, check=False)
+    assert (refused.returncode, "privkde[api]" in refused.stderr) == (2, True)
+    run(scripts / "python", "-m", "pip", "install", "--quiet", f"{wheel}[api]", cwd=tmp_path)
+    assert plan == served_plan(scripts / "privkde", plan["request"], elsewhere)
+
+
+def served_plan(command: Path, request: dict[str, Any], folder: Path) -> Any:
+    """What the service answers to the same request; its page must be there, too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen([command, "serve", "--port", str(port)], cwd=folder, stderr=subprocess.DEVNULL)
+    try:
+        while True:
+            assert process.poll() is None, "the service ended"
+            with contextlib.suppress(httpx2.TransportError):
+                assert "privkde planner" in httpx2.get(address).text
+                break
+            time.sleep(0.1)
+        return httpx2.post(f"{address}/v1/plan", json=request, timeout=120.0).json()
+    finally:
+        process.terminate()
+        process.wait()

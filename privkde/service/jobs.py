@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from accounting import InvalidInputError, Plan, View, plan_budget, solve
@@ -13,7 +14,7 @@ from accounting.curves import profile_curves, promised_curve
 from accounting.errors import require_choice, require_integer, require_real
 from accounting.guarantee import Guarantee
 from accounting.releases import MOST_RELEASES, Profile, Release, finite
-from accounting.request import read_request
+from accounting.request import PlanRequest, read_request
 from privkde.ledger.composing import composed
 from privkde.ledger.errors import BudgetExceededError
 from privkde.ledger.records import LARGEST_BUDGET, Composition
@@ -32,15 +33,9 @@ def plan_job(body: Body) -> dict[str, Any]:
     return plan_budget(**_bounded(_names(body))).to_json()
 
 
-def compare_job(body: Body) -> dict[str, Any]:
-    """The same promise by every rung, every bitsum protocol and, with classes, both ways to protect labels."""
-    request = read_request(_bounded(_names(body)))
-    return {
-        "schema": "privkde.comparison/1",
-        "rungs": [one.to_json() for one in compare_rungs(request)],
-        "bitsums": [one.to_json() for one in compare_bitsums(request)],
-        "labels": [one.to_json() for one in compare_labels(request)],
-    }
+def compare_job(compared: Callable[[PlanRequest], list[Outcome]], body: Body) -> list[dict[str, Any]]:
+    """The same promise by every rung, by every bitsum protocol or, with classes, with both ways to protect labels."""
+    return [one.to_json() for one in compared(read_request(_bounded(_names(body))))]
 
 
 def estimate_job(body: Body) -> dict[str, Any]:
@@ -163,9 +158,14 @@ def _guarantee(values: Any) -> Guarantee:
     return Guarantee(**told)
 
 
-JOBS: dict[str, Callable[[Body], dict[str, Any]]] = {
+COMPARED: dict[str, Callable[[PlanRequest], list[Outcome]]] = {
+    "rungs": compare_rungs,
+    "bitsums": compare_bitsums,
+    "labels": compare_labels,
+}
+JOBS: dict[str, Callable[[Body], Any]] = {
     "plan": plan_job,
-    "compare": compare_job,
+    **{f"compare {group}": partial(compare_job, compared) for group, compared in COMPARED.items()},
     "estimate": estimate_job,
     "solve": solve_job,
     "profile": profile_job,

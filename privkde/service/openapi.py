@@ -168,6 +168,7 @@ def components() -> dict[str, Schema]:
                 "bitsum": nullable(TEXT),
                 "parameters": nullable(NUMBERS),
                 "bound": NUMBER,
+                "parts": nullable(NUMBERS),
                 "refusal": nullable(TEXT),
                 **{n: nullable(NUMBER) for n in ("bitsum_rmse", "noise", "predicted_rmse", "messages_per_user")},
             }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from starlette.responses import JSONResponse
 
 import privkde
 from accounting.kernels import KERNELS, kernel_facts
 from accounting.mechanisms import BITSUMS
 from accounting.request import ACCOUNTANTS, LABELS
 from privkde.service.bodies import json_body
+from privkde.service.jobs import COMPARED
 
 router = APIRouter()
 
@@ -23,7 +27,7 @@ KERNEL_WORDS = {
 }
 BITSUM_WORDS = {
     "rr": "each user reports each bit, flipped with a small probability: one message per bit",
-    "3nb": "each user adds a few random messages that mostly cancel: least noise, more messages",
+    "3nb": "each user sends its bit and a few random messages that mostly cancel",
     "poisson": "each user adds a Poisson number of messages",
     "negative-binomial": "each user adds a negative binomial number of messages",
     "pure": "the only one with δ = 0",
@@ -44,7 +48,10 @@ async def plan(request: Request) -> Response:
 @router.post("/v1/plan/compare", tags=["planning"], summary="The same promise kept in several ways")
 async def compare(request: Request) -> Response:
     """Every rung of the ladder, every bitsum protocol and both ways to protect labels, side by side."""
-    return await _ran(request, "compare")
+    body, workers = json_body(await request.body()), request.app.state.workers
+    found = await asyncio.gather(*(workers.run(f"compare {group}", body) for group in COMPARED))
+    groups = dict(zip(COMPARED, map(json.loads, found), strict=True))
+    return JSONResponse({"schema": "privkde.comparison/1", **groups})
 
 
 @router.post("/v1/plan/solve", tags=["planning"], summary="The smallest ε, number of users or repetitions")

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import MutableMapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -70,13 +71,13 @@ class Protection:
 
     def _refuse(self, scope: Scope) -> None:
         headers = Headers(scope=scope)
-        host = headers.get("host", "").rsplit(":", 1)[0].strip("[]") if headers.get("host") else ""
-        if self._settings.hosts != ("*",) and host not in self._settings.hosts:
+        if self._settings.hosts != ("*",) and _hostname(headers.get("host", "")) not in self._settings.hosts:
             raise Problem(MISDIRECTED, "address it by one of the names it was started with (--allow-host).")
         media = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] in ("POST", "PUT", "PATCH") and media != "application/json":
             raise Problem(MEDIA, "send JSON, and say so: Content-Type: application/json.")
-        if int(headers.get("content-length") or 0) > self._settings.largest_body:
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > self._settings.largest_body:
             raise self._too_large()
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
@@ -98,6 +99,14 @@ class Protection:
 
     def _too_large(self) -> Problem:
         return Problem(TOO_LARGE, f"a request may have {self._settings.largest_body:,} bytes at most.")
+
+
+def _hostname(host: str) -> str:
+    """The name in a Host header, without its port; nothing if it is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -108,7 +108,7 @@ def content_key(job: str, body: Mapping[str, Any]) -> str:
 def _answered(job: str, body: dict[str, Any]) -> Answer:
     """In a worker: the answer, or the problem that it is refused with."""
     try:
-        document: dict[str, Any] = JOBS[job](body)
+        document: Any = JOBS[job](body)
         problem = None
     except PrivkdeError as error:
         found = Problem.of(error)

@@ -145,6 +145,16 @@ def test_limits_of_every_request(client: TestClient) -> None:
     problem(client.delete("/v1/budgets"), "method-not-allowed")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000", "[::1]"])
+def test_names_of_this_machine(client: TestClient, host: str) -> None:
+    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::1", "", "localhost@evil.example"])
+def test_other_names(client: TestClient, host: str) -> None:
+    problem(client.get("/healthz", headers={"Host": host}), "misdirected")
+
+
 def test_a_body_without_a_length_is_limited_too() -> None:
     with bare(largest_body=1024) as client:
         parts = (b" " * 600 for _ in range(3))
