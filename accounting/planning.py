@@ -113,8 +113,8 @@ class Plan:
             raise
         except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
             raise InvalidInputError(f"plan document is incomplete or malformed near {error}; write it anew.") from error
-        if not found.guarantees or found.to_json() != data:
-            raise InvalidInputError("plan document holds more, less or other than its plan; write it anew.")
+        if not found.guarantees or not _agrees(data, found.to_json()):
+            raise InvalidInputError("plan document holds more or other than its plan; write it anew.")
         return found
 
     def protocol(self) -> BitsumProtocol:
@@ -165,6 +165,15 @@ def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     protocol, rung, reasons = choose(request, say)
     say(f"ladder at these parameters ({protocol.name})")
     return _assemble(request, protocol, rung, reasons)
+
+
+def _agrees(said: Any, document: Any) -> bool:
+    """Whether a document says nothing but what another says; names that have a default may be missing."""
+    if isinstance(said, Mapping) and isinstance(document, Mapping):
+        return said.keys() <= document.keys() and all(_agrees(said[name], document[name]) for name in said)
+    if isinstance(said, list) and isinstance(document, list):
+        return len(said) == len(document) and all(map(_agrees, said, document))
+    return bool(said == document)
 
 
 def _verify(asked: Plan) -> None:
