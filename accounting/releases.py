@@ -10,14 +10,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from accounting.composition.advanced import mixed_advanced_epsilon
 from accounting.curves import implied_curve, label_curve, promised_curve
-from accounting.errors import InvalidInputError, PrivkdeError, UnlikeGuaranteesError
-from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
+from accounting.errors import InvalidInputError, PrivkdeError, UnlikeGuaranteesError, require_real
+from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.losses import DominatingLoss, Repeated
 from accounting.planning import Plan
 from accounting.pmf import Array
@@ -28,6 +29,9 @@ MOST_POINTS = 2000
 LARGEST_EPSILON = 200.0
 STEPS_PER_DISTANCE = 64
 MOST_STEPS = 2**16
+JOINT_SHARES = (0.05, 0.15, 0.3, 0.45, 0.6, 0.8)
+"""Where, between no loss and the largest, the compositions are most accurate of which the best counts."""
+JOINT_POINTS = 240
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,9 +97,10 @@ class Profile:
         backward = min(1.0 - math.exp(-epsilon) * (1.0 - delta - alpha) for epsilon, delta in self.points)
         return min(1.0, forward, backward)
 
-    def loss(self, grid: LossGrid) -> DominatingLoss:
-        """The dominating pair on a grid of losses."""
-        table = self.at(np.arange(grid.n_steps + 1, dtype=np.float64) * grid.step)
+    def loss(self, step: float) -> DominatingLoss:
+        """The dominating pair on a grid of losses that ends where the profile does."""
+        grid = LossGrid(step=step, n_steps=max(1, math.ceil(self.end / step)))
+        table = self.at(np.arange(grid.n_steps + 1, dtype=np.float64) * step)
         return DominatingLoss.from_table(ProfileTable(grid=grid, forward=table, backward=table))
 
 
@@ -118,14 +123,15 @@ class Release:
     profiles: tuple[Profile, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not 1 <= len(self.name) <= 200:
-            raise InvalidInputError(f"name={self.name!r} of a release must be a text of 1 to 200 characters.")
+        if not isinstance(self.name, str) or not 1 <= len(self.name) <= 200 or not self.name.isprintable():
+            raise InvalidInputError(f"name={self.name!r} of a release must be 1 to 200 printable characters.")
         if not self.profiles:
             raise InvalidInputError(f"release {self.name!r} has no profile; give at least one.")
 
     @staticmethod
     def of_guarantee(name: str, guarantee: Guarantee) -> Release:
         """Of which nothing is known but (ε, δ)."""
+        require_real("epsilon", guarantee.epsilon, low=0.0, high=LARGEST_EPSILON, low_open=False)
         return Release(
             name=name,
             guarantee=guarantee,
@@ -212,24 +218,51 @@ def spent(releases: Sequence[Release], delta: float) -> Spent:
         raise InvalidInputError(f"{len(releases)} releases are more than {MOST_RELEASES}; open a new budget.")
     if not releases:
         return Spent(delta=delta, basic=0.0, advanced=0.0, pld=0.0)
-    total = compose_basic(one.guarantee for one in releases)
-    left = delta - total.delta
-    epsilons = [one.guarantee.epsilon for one in releases]
-    profiles = Counter(profile for one in releases for profile in one.profiles)
-    grid = _grid(profiles)
+    for other in releases:
+        releases[0].guarantee.refuse_unlike(other.guarantee)
+    left = math.nextafter(delta - math.fsum(one.guarantee.delta for one in releases), -math.inf)
+    advanced = mixed_advanced_epsilon([one.guarantee.epsilon for one in releases], left) if left > 0.0 else math.inf
     return Spent(
         delta=delta,
-        basic=total.epsilon if left >= 0.0 else math.inf,
-        advanced=mixed_advanced_epsilon(epsilons, left) if left > 0.0 else math.inf,
-        pld=Repeated([(profile.loss(grid), times) for profile, times in profiles.items()]).epsilon(delta),
+        basic=basic_epsilon(releases, delta),
+        advanced=advanced * (1.0 + RELATIVE_PAD),
+        pld=_repeated(profile for one in releases for profile in one.profiles).epsilon(delta),
     )
 
 
-def _grid(profiles: Counter[Profile]) -> LossGrid:
-    """Fine against the smallest distance between neighbours, but no more than `MOST_STEPS` steps for all together."""
-    end = max(profile.end for profile in profiles)
-    total = sum(profile.end * math.sqrt(times) for profile, times in profiles.items())
-    finest = min((profile.distance for profile in profiles if profile.distance > 0.0), default=1.0)
+def basic_epsilon(releases: Sequence[Release], delta: float) -> float:
+    """The sum of all ε if all δ together are at most `delta`, else infinite.
+
+    Exact in the decimals that the numbers are printed as, so that ten times 0.1 is 1; only the result is rounded, up.
+    """
+    if sum((_decimal(one.guarantee.delta) for one in releases), Fraction()) > _decimal(delta):
+        return math.inf
+    total = sum((_decimal(one.guarantee.epsilon) for one in releases), Fraction())
+    nearest = float(total)
+    return nearest if _decimal(nearest) >= total else math.nextafter(nearest, math.inf)
+
+
+def _decimal(value: float) -> Fraction:
+    return Fraction(repr(float(value)))
+
+
+def joint_profile(profiles: Sequence[Profile]) -> Profile:
+    """What mechanisms with independent randomness show together of the same person."""
+    if len(profiles) == 1:
+        return profiles[0]
+    whole, end = _repeated(profiles), sum(profile.end for profile in profiles)
+    composed = [whole.compose(end * share) for share in JOINT_SHARES]
+    epsilons = np.linspace(0.0, end, JOINT_POINTS).tolist()
+    return Profile.below((epsilon, min(one.delta(epsilon) for one in composed)) for epsilon in epsilons)
+
+
+def _repeated(profiles: Iterable[Profile]) -> Repeated:
+    """The dominating losses of all profiles on one grid.
+
+    Fine against the smallest distance between neighbors, but no more than `MOST_STEPS` steps for all together.
+    """
+    counted = Counter(profiles)
+    total = sum(profile.end * math.sqrt(times) for profile, times in counted.items())
+    finest = min((profile.distance for profile in counted if profile.distance > 0.0), default=1.0)
     step = max(finest / STEPS_PER_DISTANCE, total / MOST_STEPS, 1e-9)
-    n_steps = max(1, math.ceil(end / step))
-    return LossGrid(step=max(end, step) / n_steps * (1.0 + 1e-15), n_steps=n_steps)
+    return Repeated([(profile.loss(step), times) for profile, times in counted.items()])

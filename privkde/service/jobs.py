@@ -10,10 +10,10 @@ from typing import Any
 from accounting import InvalidInputError, Plan, View, plan_budget, solve
 from accounting.choosing import silent
 from accounting.comparing import Outcome, compare_bitsums, compare_labels, compare_rungs
-from accounting.curves import profile_curves, promised_curve
+from accounting.curves import profile_curves
 from accounting.errors import require_choice, require_integer, require_real
 from accounting.guarantee import Guarantee
-from accounting.releases import MOST_RELEASES, Profile, Release, finite
+from accounting.releases import MOST_RELEASES, Release, finite, joint_profile
 from accounting.request import PlanRequest, read_request
 from privkde.ledger.composing import composed
 from privkde.ledger.errors import BudgetExceededError
@@ -53,15 +53,22 @@ def solve_job(body: Body) -> dict[str, Any]:
 
 
 def profile_job(body: Body) -> dict[str, Any]:
-    """δ(ε) at a plan's parameters: by every rung, and as promised for features, with the best attack's success."""
+    """δ(ε) at a plan's parameters: by every rung, and as promised for features, with the best attack's success.
+
+    Risks are those of the whole record and, where the label is protected by itself, of the vector and of the label.
+    """
     plan = _plan(body)
-    profile = Profile.below(promised_curve(plan))
+    parts = Release.of_plan("profile", plan).profiles
+    named = {"record": joint_profile(parts)}
+    if len(parts) > 1:
+        named |= dict(zip(("vector", "label"), parts, strict=True))
     return {
         "schema": "privkde.profile/1",
         "curves": {name: [list(point) for point in curve] for name, curve in profile_curves(plan).items()},
-        "promised": [list(point) for point in profile.points],
+        "promised": [list(point) for point in parts[0].points],
         "risk": [
-            {"false_positive_rate": rate, "true_positive_rate": profile.true_positive_rate(rate)}
+            {"of": of, "false_positive_rate": rate, "true_positive_rate": profile.true_positive_rate(rate)}
+            for of, profile in named.items()
             for rate in FALSE_POSITIVE_RATES
         ],
     }
@@ -77,6 +84,8 @@ def release_job(body: Body) -> dict[str, Any]:
         raise InvalidInputError(f"name={name!r} of a release must be a text.")
     if ("plan" in body) == ("guarantee" in body):
         raise InvalidInputError(f"release {name!r} must have either a plan or a guarantee; give one of them.")
+    if "view" in body and "guarantee" in body:
+        raise InvalidInputError("view beside a guarantee: a guarantee names its own view; put it there.")
     if "plan" in body:
         return Release.of_plan(name, _plan(body), view=_view(body)).to_json()
     return Release.of_guarantee(name, _guarantee(body["guarantee"])).to_json()
@@ -93,13 +102,15 @@ def compose_job(body: Body) -> dict[str, Any]:
     if not requested:
         raise InvalidInputError("releases=[] cannot be composed; give at least one.")
     before, after = (composed(tuple(some), delta, composition) for some in (charged, charged + requested))
+    if not math.isfinite(before.epsilon):
+        raise InvalidInputError(f"what was charged before promises nothing at delta={delta:g} any more; raise delta.")
     answer = {
         "schema": "privkde.composition/1",
         "composition": str(composition),
         "delta": delta,
         "spent_before": before.to_json(),
         "spent_after": after.to_json(),
-        "requested": finite(after.epsilon - before.epsilon) if math.isfinite(before.epsilon) else None,
+        "requested": finite(after.epsilon - before.epsilon),
     }
     if body.get("epsilon") is None:
         return answer

@@ -24,7 +24,14 @@ _RANGES = {
     "epsilon": (0.0, 100.0), "delta": (0.0, 0.5), "min_users": (2, MOST_USERS), "classes": (2, 10**6),
 }  # fmt: skip
 _TYPES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
-_EVERYWHERE = (problems.MALFORMED, problems.TOO_LARGE, problems.MEDIA, problems.MISDIRECTED, problems.INTERNAL)
+_EVERYWHERE = (
+    problems.MALFORMED,
+    problems.TIMEOUT,
+    problems.TOO_LARGE,
+    problems.MEDIA,
+    problems.MISDIRECTED,
+    problems.INTERNAL,
+)
 _WORK = (problems.INVALID, problems.BUSY, problems.TOO_SLOW)
 _KEPT = (problems.NOT_FOUND, problems.UNAVAILABLE, problems.INVALID)
 
@@ -184,7 +191,7 @@ def components() -> dict[str, Schema]:
                 "schema": tagged("privkde.profile/1"),
                 "curves": {"type": "object", "additionalProperties": POINTS},
                 "promised": POINTS,
-                "risk": listed(record({"false_positive_rate": NUMBER, "true_positive_rate": NUMBER})),
+                "risk": listed(record({"of": TEXT, "false_positive_rate": NUMBER, "true_positive_rate": NUMBER})),
             }
         ),
         "Composition": record(

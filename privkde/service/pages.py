@@ -26,7 +26,7 @@ def _content(name: str) -> bytes:
 
 
 def _add(path: str, name: str, media: str) -> None:
-    @router.get(f"/{path}", name=f"page {name}")
+    @router.api_route(f"/{path}", methods=["GET", "HEAD"], name=f"page {name}")
     async def served() -> Response:
         return Response(_content(name), media_type=media, headers={"Cache-Control": "no-cache"})
 

@@ -107,9 +107,9 @@ async def bitsums() -> dict[str, Any]:
 
 
 @router.get("/healthz", tags=["facts"], summary="Whether the service answers")
-async def health() -> dict[str, str]:
-    """Always ok, if there is an answer at all."""
-    return {"status": "ok"}
+async def health(request: Request) -> dict[str, str]:
+    """Ok if there are processes to plan with; else they are started anew with the next request."""
+    return {"status": "ok" if request.app.state.workers.healthy else "restarting"}
 
 
 @router.get("/version", tags=["facts"], summary="Which privkde answers")

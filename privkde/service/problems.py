@@ -47,6 +47,7 @@ UNKNOWN_BUDGET = Kind(404, "unknown-budget", "No budget has this name")
 EXISTS = Kind(409, "budget-exists", "A budget of this name exists")
 EXCEEDED = Kind(409, "budget-exceeded", "The budget would be exceeded")
 KEY_REUSED = Kind(409, "key-reused", "The idempotency key belongs to another charge")
+TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 TOO_LARGE = Kind(413, "too-large", "The request is too large")
 MEDIA = Kind(415, "unsupported-media-type", "The request must be application/json")
 MISDIRECTED = Kind(421, "misdirected", "The service is not known by this name")
@@ -56,7 +57,8 @@ UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
 TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
 
 KINDS = (
-    MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, KEY_REUSED, TOO_LARGE, MEDIA,
+    MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, KEY_REUSED, TIMEOUT, TOO_LARGE,
+    MEDIA,
     MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, TOO_SLOW,
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
-from collections.abc import MutableMapping
+from collections.abc import Coroutine, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TOO_LARGE, Problem
+from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TIMEOUT, TOO_LARGE, Problem
 from privkde.service.settings import Settings
 
 log = logging.getLogger("privkde.service")
+
+SECONDS_TO_SEND = 15.0
+"""For the whole body of a request."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -58,14 +62,17 @@ class Protection:
         try:
             try:
                 self._refuse(scope)
-                body = await self._body(scope, receive)
+                body = await self._in_time(self._body(scope, receive))
                 await self._app(scope, _replayed(body, receive), protected)
             except Problem as problem:
                 await problem.response()(scope, receive, protected)
             except Exception:
                 log.exception("a request failed")
                 if not sent:
-                    await Problem(INTERNAL, "nothing was changed; tell us.").response()(scope, receive, protected)
+                    await Problem(
+                        INTERNAL,
+                        "a mistake of ours; a charge may be sent again with the same key, and is charged once.",
+                    ).response()(scope, receive, protected)
         finally:
             _log(scope, status, time.perf_counter() - started)
 
@@ -79,6 +86,12 @@ class Protection:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > self._settings.largest_body:
             raise self._too_large()
+
+    async def _in_time(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
+        try:
+            return await asyncio.wait_for(reading, SECONDS_TO_SEND)
+        except TimeoutError:
+            raise Problem(TIMEOUT, f"a request must be sent within {SECONDS_TO_SEND:g} s.") from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, unless it is larger than it may be."""

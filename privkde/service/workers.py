@@ -29,12 +29,7 @@ class Workers:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._pool = ProcessPool(
-            max_workers=settings.workers,
-            context=get_context("spawn"),
-            initializer=_limit_memory,
-            initargs=[settings.memory_limit],
-        )
+        self._pool = self._new_pool()
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._kept_bytes = 0
         self._running: dict[str, asyncio.Task[Answer]] = {}
@@ -71,9 +66,12 @@ class Workers:
             done.exception()  # seen, also if whoever asked went away
 
     async def _computed(self, key: str, job: str, body: Mapping[str, Any]) -> Answer:
-        limit = self._settings.time_limit
+        limit, sent = self._settings.time_limit, json.dumps(body).encode()
+        if not self._pool.active:
+            self._pool = self._new_pool()
+        future = self._pool.schedule(_answered, args=[job, sent], timeout=limit)
         try:
-            answer = await asyncio.wrap_future(self._pool.schedule(_answered, args=[job, dict(body)], timeout=limit))
+            answer = await asyncio.wait_for(asyncio.wrap_future(future), (len(self._running) + 1) * limit)
         except OutOfTime:
             raise Problem(TOO_SLOW, f"it took more than {limit:g} s; ask for less, or use the command line.") from None
         except (ProcessExpired, MemoryError):
@@ -88,10 +86,23 @@ class Workers:
             _, (_, oldest) = self._kept.popitem(last=False)
             self._kept_bytes -= len(oldest)
 
+    def _new_pool(self) -> ProcessPool:
+        return ProcessPool(
+            max_workers=self._settings.workers,
+            context=get_context("spawn"),
+            initializer=_limit_memory,
+            initargs=[self._settings.memory_limit],
+        )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether there are processes to work with."""
+        return bool(self._pool.active)
+
     def warm(self) -> None:
         """Start the processes before anybody asks."""
         for _ in range(self._settings.workers):
-            self._pool.schedule(_answered, args=["estimate", {}])
+            self._pool.schedule(_answered, args=["estimate", b"{}"])
 
     def stop(self) -> None:
         """End all processes."""
@@ -105,10 +116,10 @@ def content_key(job: str, body: Mapping[str, Any]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
-def _answered(job: str, body: dict[str, Any]) -> Answer:
-    """In a worker: the answer, or the problem that it is refused with."""
+def _answered(job: str, body: bytes) -> Answer:
+    """In a worker: the answer, or the problem that it is refused with. Bodies travel as text: nothing else is safe."""
     try:
-        document: Any = JOBS[job](body)
+        document: Any = JOBS[job](json.loads(body))
         problem = None
     except PrivkdeError as error:
         found = Problem.of(error)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
-from accounting.releases import Profile, Release, spent
+from accounting.releases import Profile, Release, basic_epsilon, spent
 from privkde.ledger import (
     Budget,
     BudgetExceededError,
@@ -26,7 +26,7 @@ from privkde.ledger import (
     UnknownBudgetError,
     store,
 )
-from privkde.ledger.composing import basic_epsilon, composed
+from privkde.ledger.composing import composed
 from tests.plans import plan_for
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}

@@ -179,11 +179,52 @@ def test_numbers_after_a_slider_are_those_of_the_service(page: Page, service: st
     shown = [central, error, local]
     assert values(page, "#baselines") == [one[name] for one in shown for name in ("bitsum_rmse", "predicted_rmse")]
     profile = ask(service, "v1/plan/profile", {"plan": plan})
+    assert {one["of"] for one in profile["risk"]} == {"record"}
     assert values(page, "#risk") == [one["true_positive_rate"] for one in profile["risk"]]
+    expect(page.locator("#risk table")).to_have_count(0)
     drawn = [point for curve in (profile["promised"], *profile["curves"].values()) for point in curve if min(point) > 0]
     assert values(page, "#profile") == [x for point in drawn for x in point]
     for reason in plan["reasons"]:
         expect(page.locator("#reasons")).to_contain_text(reason)
+
+
+def guaranteed(plan: dict[str, Any], adjacency: str) -> float:
+    """ε of an observer of all shuffled messages."""
+    chosen = {"adjacency": adjacency, "view": "communication"}
+    (found,) = (one["epsilon"] for one in plan["guarantees"] if one | chosen == one)
+    return float(found)
+
+
+def test_with_separate_labels_the_whole_record_leads(context: BrowserContext, service: str) -> None:
+    page = context.new_page()
+    page.goto(service + SMALL + "&labels=separate&classes=2&label_epsilon=1.5")
+    settled(page)
+    plan = ask(service, "v1/plan", SMALL_REQUEST | {"labels": "separate", "classes": 2, "label_epsilon": 1.5})
+    record, vector, label = (guaranteed(plan, f"replace-one{part}") for part in ("", "-features", "-label"))
+    assert (record, vector, label) == (3.5, 2, 1.5)
+    assert values(page, "#promise") == [pytest.approx(math.exp(record)), record, 1e-6, vector, label]
+    expect(page.locator("#promise")).to_contain_text("Whatever vector and label")
+    expect(page.locator("#promise")).to_contain_text(re.compile(r"Of it: vector ε = 2, label ε = 1\.5\.$"))
+    local = next(one for one in plan["guarantees"] if (one["adjacency"], one["view"]) == ("replace-one", "local"))
+    assert values(page, "#unpromised") == [local["epsilon"]]
+    assert values(page, "#observers tr.main") == [record, 1e-6]
+    risk = ask(service, "v1/plan/profile", {"plan": plan})["risk"]
+    told = [[one["true_positive_rate"] for one in risk if one["of"] == of] for of in ("record", "vector", "label")]
+    assert values(page, "#risk .risk") == told[0]
+    assert values(page, "#risk table") == told[1] + told[2]
+    assert page.locator("#risk tbody th").all_inner_texts() == ["vector alone", "label alone"]
+    assert all(whole > max(parts) for whole, *parts in zip(*told, strict=True))
+    expect(page.locator("#risk")).to_contain_text("suspects that a person’s record (vector and label) is a certain one")
+    drawn = page.locator("#risk .risk svg").first.locator(".guess, .found")
+    expect(drawn).to_have_count(math.ceil(100 * told[0][0]))
+    vectors_only = page.locator("[data-separate]")
+    expect(vectors_only.first).to_be_visible()
+    page.locator("input[name=labels][value=joint]").check()
+    settled(page)
+    assert values(page, "#promise") == [pytest.approx(math.exp(2)), 2, 1e-6]
+    expect(page.locator("#promise")).to_contain_text("Whatever vector and label")
+    expect(page.locator("#risk table")).to_have_count(0)
+    expect(vectors_only.filter(visible=True)).to_have_count(0)
 
 
 def test_texts_round_the_numbers_they_stand_for(page: Page) -> None:
@@ -222,13 +263,17 @@ def test_error_against_users_and_epsilon_with_two_requests_at_a_time(context: Br
     for name in ("users", "epsilon"):
         for measure in ("predicted_rmse", "bitsum_rmse"):
             page.locator(f"input[name=measure][value={measure}]").check()
-            expected = {SMALL_REQUEST["users"] if name == "users" else 1: plan["error"][measure]}
-            for body in estimates:
-                if body[name] != plan["request"][name]:
-                    expected[body[name]] = ask(service, "v1/plan/estimate", body)[measure]
-            shown = values(page, f"#against-{name}")
-            assert dict(zip(shown[::2], shown[1::2], strict=True)) == expected
-            assert len(expected) == 7
+            outcomes = {plan["request"][name]: plan["error"]} | {
+                body[name]: ask(service, "v1/plan/estimate", body)
+                for body in estimates
+                if body[name] != plan["request"][name]
+            }
+            expected = [value for x, outcome in sorted(outcomes.items()) for value in (x, outcome[measure])]
+            if measure == "predicted_rmse":
+                expected += [y for x, one in sorted(outcomes.items()) for y in (x, one["parts"]["privacy"])]
+            assert len(outcomes) == 7
+            assert values(page, f"#against-{name}") == expected
+            expect(page.locator(f"#against-{name} .legend li")).to_have_count(2 if measure == "predicted_rmse" else 0)
 
 
 def test_what_is_copied_gives_the_same_plan(
@@ -413,6 +458,26 @@ def test_keyboard_alone_is_enough(page: Page) -> None:
     expect(page.locator("#copied")).to_have_text("Copied.")
     told = "privkde plan --users 2000 --dim 2 --epsilon 2 --delta 1e-6 --bitsum poisson --accountant pld"
     assert clipboard(page) == told
+
+
+def test_skipping_to_the_results_keeps_what_was_entered(page: Page) -> None:
+    page.locator("#users").fill("3000")
+    page.locator("#epsilon").fill("1.5")
+    settled(page)
+    address, focused = page.url, "document.getElementById('results').contains(document.activeElement)"
+    page.locator(".skip").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "results"
+    assert page.url == address
+    assert "users=3000" in address
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused)
+    for nothing in ("results", "constructor=1"):  # from a bookmark, or typed
+        page.evaluate("hash => { location.hash = hash; }", nothing)
+        page.wait_for_url(address)
+    settled(page)
+    assert [page.locator(f"#{name}").input_value() for name in ("users", "epsilon", "dim")] == ["3000", "1.5", "2"]
+    assert values(page, "#promise")[1] == 1.5
 
 
 UNNAMED = """() => [...document.querySelectorAll('input, select, textarea, button, [role=region], [role=radiogroup]')]

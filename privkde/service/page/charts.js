@@ -191,7 +191,7 @@ export function lines(place, { title, description, series, xLabel, yLabel, xRang
       spots.push(...points.map((point) => ({ one, point })));
       if (points.length > 1) svg.append(draw("path", { class: `line ${one.name}`, d: path(points, x, y) }));
       if (one.dots) {
-        for (const [a, b] of points) svg.append(draw("circle", { class: "dot", cx: x(a), cy: y(b), r: 4 }));
+        for (const [a, b] of points) svg.append(draw("circle", { class: `dot ${one.name}`, cx: x(a), cy: y(b), r: 4 }));
       }
     }
     for (const gap of gaps) svg.append(text(x(gap), base - 7, "×", { "text-anchor": "middle", class: "name" }));

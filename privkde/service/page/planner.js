@@ -88,16 +88,17 @@ function restore(given) {
   for (const [name, value] of Object.entries({ ...DEFAULTS, ...given })) {
     const field = form.elements[name];
     if (field.type === "checkbox") field.checked = value === "true";
-    else if (field instanceof RadioNodeList) field.value = value in LABELS ? value : DEFAULTS[name];
+    else if (field instanceof RadioNodeList) field.value = Object.hasOwn(LABELS, value) ? value : DEFAULTS[name];
     else if (field.tagName === "SELECT") field.value = [...field.options].some((one) => one.value === value) ? value : DEFAULTS[name];
     else field.value = value;
   }
   at("advanced").open = Boolean(given.bound || given.bias || given.allow_useless);
 }
 
+/** The state in the address; empty also if it names nothing that is known. */
 function fromAddress() {
   const given = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  return Object.fromEntries(Object.entries(given).filter(([name]) => name in DEFAULTS));
+  return Object.fromEntries(Object.entries(given).filter(([name]) => Object.hasOwn(DEFAULTS, name)));
 }
 
 /** What differs from the start, and matters. */
@@ -262,7 +263,7 @@ async function draw(plan, text, body, signal) {
       const x = around(name, body[name], factor);
       if (x === null || against[name].has(x)) continue;
       against[name].set(x, undefined);
-      if (factor === 1) against[name].set(x, { predicted_rmse: plan.error.predicted_rmse, bitsum_rmse: plan.error.bitsum_rmse });
+      if (factor === 1) against[name].set(x, { predicted_rmse: plan.error.predicted_rmse, bitsum_rmse: plan.error.bitsum_rmse, parts: plan.error.parts });
       else jobs.push(() => estimated(name, x, signal));
     }
   }
@@ -412,7 +413,25 @@ function listen() {
   at("download").addEventListener("click", download);
   for (const one of document.querySelectorAll("input[name=form]")) one.addEventListener("change", showSnippet);
   for (const one of document.querySelectorAll("input[name=measure]")) one.addEventListener("change", showErrors);
-  window.addEventListener("hashchange", () => { restore(fromAddress()); changed(); });
+  document.querySelector(".skip").addEventListener("click", skip);
+}
+
+/** An address that names nothing known is no state: it gets that of the form back. */
+function followAddress() {
+  const given = fromAddress();
+  if (location.hash && !Object.keys(given).length) {
+    settle();
+    return;
+  }
+  restore(given);
+  changed();
+}
+
+/** To the results by focus alone: the address keeps the state. */
+function skip(event) {
+  event.preventDefault();
+  at("results").focus({ preventScroll: true });
+  at("results").scrollIntoView();
 }
 
 function offer(name, names) {
@@ -435,6 +454,7 @@ async function start() {
     idle("");
     return;
   }
+  window.addEventListener("hashchange", followAddress);
   restore(fromAddress());
   settle();
   refresh();

@@ -15,35 +15,35 @@ export function showPlan(plan) {
   showReasons(plan);
 }
 
-const local = (plan) => plan.guarantees.find((one) => one.view === "local" && one.adjacency === plan.guarantees[0].adjacency);
+const inView = (plan, view) => plan.guarantees.filter((one) => one.view === view);
+
+/** The guarantee of all that one person contributes: with separate labels it is not the first, which is the vector's. */
+const whole = (plan) => inView(plan, "communication").find((one) => one.adjacency === "replace-one") ?? plan.guarantees[0];
+
+const unitOf = (adjacency) => UNITS[adjacency]?.[0] ?? adjacency;
 
 function showPromise(plan) {
-  const [{ epsilon, delta, adjacency }] = plan.guarantees;
-  const [unit, told] = UNITS[adjacency] ?? [adjacency, ""];
+  const { epsilon, delta, adjacency } = whole(plan);
+  const shares = inView(plan, "communication").filter((one) => one.adjacency !== adjacency);
   const rest = delta === 0 ? ["."] : [", plus at most ", number(delta), ` (δ: ${oneIn(delta)}).`];
   const factor = make("data", { value: String(Math.exp(epsilon)) }, shown(Math.exp(epsilon), 3));
   place("promise").replaceChildren(
-    `Whatever ${unit} any one person has changes the chance of anything that an observer of all shuffled messages can see by at most a factor of `,
+    `Whatever ${unitOf(adjacency)} any one person has changes the chance of anything that an observer of all shuffled messages can see by at most a factor of `,
     factor, " (e", make("sup", {}, "ε"), " with ε\u00a0=\u00a0", number(epsilon), ")", ...rest,
+    ...shares.flatMap((one, i) => [`${i ? "," : " Of it:"} ${unitOf(one.adjacency)} ε\u00a0=\u00a0`, number(one.epsilon)]), shares.length ? "." : "",
   );
-  const request = plan.request;
-  const separate = request.labels === "separate" && request.classes !== null;
-  const others = plan.guarantees.filter((one) => one.view === "communication" && one.adjacency !== adjacency);
-  place("unit").replaceChildren(
-    told, " The others may have any vectors, and the observer may know all of them.",
-    ...others.flatMap((one) => [` For ${UNITS[one.adjacency]?.[0] ?? one.adjacency}: ε\u00a0=\u00a0`, number(one.epsilon), ", δ\u00a0=\u00a0", number(one.delta), "."]),
-  );
-  const alone = local(plan);
+  place("unit").textContent = `${UNITS[adjacency]?.[1] ?? ""} The others may have any vectors, and the observer may know all of them.`;
+  for (const one of document.querySelectorAll("[data-separate]")) one.hidden = !shares.length;
+  const alone = inView(plan, "local").find((one) => one.adjacency === adjacency);
   const collusion = !alone || alone.delta >= 1
     ? "A shuffler that colludes with the analyzer sees messages that nothing protects."
     : ["If the shuffler colludes with the analyzer, only ε\u00a0=\u00a0", number(alone.epsilon), " remains."];
   list("unpromised", [
     "That a person takes part, and how many do, is no secret.",
     collusion,
-    separate ? "This ε is for the vector alone; the label has its own." : null,
     "What is true of people in general will be learned: that is the purpose.",
     "Further releases about the same people add up.",
-  ].filter(Boolean));
+  ]);
 }
 
 function showTiles(plan) {
@@ -63,13 +63,13 @@ function showTiles(plan) {
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function showObservers(plan) {
-  const units = plan.guarantees.map((one) => one.adjacency), views = Object.keys(VIEWS);
+  const units = [whole(plan), ...plan.guarantees].map((one) => one.adjacency), views = Object.keys(VIEWS);
   const order = (one) => 10 * units.indexOf(one.adjacency) + views.indexOf(one.view);
   const rows = [...plan.guarantees].sort((a, b) => order(a) - order(b)).map((one, i) => ({
     main: i === 0,
     cells: [
       VIEWS[one.view] ?? one.view,
-      UNITS[one.adjacency]?.[0] ?? one.adjacency,
+      unitOf(one.adjacency),
       one.delta >= 1 ? "no protection" : number(one.epsilon),
       one.delta >= 1 ? "" : number(one.delta),
     ],
@@ -117,22 +117,33 @@ export function showProfile(plan, profile) {
 const outOfHundred = (rate) => shown(100 * rate, 3);
 
 function showRisk(plan, risk) {
-  const unit = UNITS[plan.guarantees[0].adjacency]?.[0] ?? "record";
-  const views = risk.map(({ false_positive_rate: wrong, true_positive_rate: right }) => {
+  const unit = unitOf(whole(plan).adjacency);
+  const [record, by] = unit === "vector" ? [unit, unit] : [`record (${unit})`, "record"];
+  const whom = (of) => risk.filter((one) => one.of === of);
+  const views = whom("record").map(({ false_positive_rate: wrong, true_positive_rate: right }) => {
     const found = make("data", { value: String(right) }, outOfHundred(right));
     const said = `at most ${outOfHundred(right)} of 100 found, ${outOfHundred(wrong)} by guessing`;
     return make(
       "div", { class: "risk" },
       hundred(Math.ceil(100 * right - 1e-9), Math.round(100 * wrong), `Attack with ${outOfHundred(wrong)} % false accusations`, said),
       make("p", {}, `A test that wrongly accuses ${outOfHundred(wrong)} in 100 recognizes at most `, make("b", {}, found, " of 100"),
-        ` people by their ${unit}. Guessing finds ${outOfHundred(wrong)}.`),
+        ` people by their ${by}. Guessing finds ${outOfHundred(wrong)}.`),
     );
   });
   place("risk").replaceChildren(
-    make("p", { class: "soft" }, "The best possible test of whether one person’s data are what the attacker suspects, with everything else known."),
+    make("p", { class: "soft" }, `Somebody who suspects that a person’s ${record} is a certain one, and knows everything else, does no better than this.`),
     ...views,
     hundredKey([["guess", "by guessing"], ["found", "more, at most"], ["person", "not found"]]),
+    ...partsAlone(["vector", "label"].filter((of) => whom(of).length).map((of) => [of, whom(of)])),
   );
+}
+
+/** Parts of a record on their own: what tests of each recognize. */
+function partsAlone(found) {
+  if (!found.length) return [];
+  const heads = found[0][1].map((one) => `with ${outOfHundred(one.false_positive_rate)} wrongly accused`);
+  const cells = ([of, tests]) => [`${of} alone`, ...tests.map(({ true_positive_rate: right }) => make("data", { value: String(right) }, outOfHundred(right)))];
+  return [table(["", ...heads], found.map((one) => ({ cells: cells(one) })), { caption: "Recognized by a part of it, at most, of 100" })];
 }
 
 function showError(plan) {
@@ -187,14 +198,20 @@ export function showAgainst(id, name, points, now, measure) {
   const refused = [...points].filter(([, outcome]) => outcome === null || (outcome && outcome[measure] === null)).map(([x]) => x);
   const xs = [...points.keys()];
   if (!known.length) return;
-  const what = measure === "predicted_rmse" ? "predicted error" : "noise of one sum";
+  const total = measure === "predicted_rmse", what = total ? "predicted error" : "noise of one sum";
+  const privacy = total ? [...points].filter(([, outcome]) => outcome?.parts?.privacy > 0).map(([x, { parts }]) => [x, parts.privacy]) : [];
+  const parted = privacy.length > 0;
   const label = name === "users" ? "users" : "ε";
+  const told = (some) => some.map(([x, y]) => `${label} ${shown(x)}: ${shown(y)}`).join("; ");
   lines(place(id), {
     title: `${capital(what)} against ${label}`,
-    description: known.map(([x, y]) => `${label} ${shown(x)}: ${shown(y)}`).join("; ") + (refused.length ? `; refused at ${refused.map((x) => shown(x)).join(", ")}` : ""),
-    series: [{ name: "estimate", label: what, points: known, dots: true }],
-    xLabel: label, yLabel: what, xRange: [Math.min(...xs), Math.max(...xs)], yRange: around(known.map(([, y]) => y)),
-    now: { x: now, y: points.get(now)?.[measure] }, height: 240, legend: false, heads: [label, what], gaps: refused,
+    description: told(known) + (parted ? `; of it noise for privacy: ${told(privacy)}` : "") + (refused.length ? `; refused at ${refused.map((x) => shown(x)).join(", ")}` : ""),
+    series: [
+      { name: "estimate", label: what, points: known, dots: true },
+      ...(parted ? [{ name: "privacy", label: "of it: noise for privacy", points: privacy, dots: true }] : []),
+    ],
+    xLabel: label, yLabel: parted ? "error" : what, xRange: [Math.min(...xs), Math.max(...xs)], yRange: around([...known, ...privacy].map(([, y]) => y)),
+    now: { x: now, y: points.get(now)?.[measure] }, height: 240, legend: parted, heads: parted ? ["curve", label, "error"] : [label, what], gaps: refused,
   });
 }
 

@@ -53,7 +53,7 @@ export const ACCOUNTANTS = {
 
 export const LABELS = {
   none: "One density of all users.",
-  separate: "One density for each class; labels are randomized on their own, with an ε of their own.",
+  separate: "One density for each class; labels are randomized on their own, and their ε adds to the vector’s.",
   joint: "One density for each class; ε protects vector and label together.",
 };
 
