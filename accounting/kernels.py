@@ -190,6 +190,10 @@ _FAMILIES: dict[str, Callable[[int, int, float, float], KernelFacts]] = {
 }
 
 KERNELS = tuple(_FAMILIES)
+BIASED = ("laplacian", "exponential")
+"""Families that take a bias β."""
+CLIPPED = "inner-product"
+"""The family that takes a bound R, and one repetition only."""
 
 
 def kernel_facts(
@@ -203,16 +207,16 @@ def kernel_facts(
     """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
     require_choice("kernel", name, KERNELS)
     require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
-    if name == "inner-product" and repetitions not in (None, 1):
+    if name == CLIPPED and repetitions not in (None, 1):
         raise InvalidInputError(
             f"repetitions={repetitions!r} with kernel 'inner-product': identity features use exactly one repetition;"
             " leave repetitions out, or choose 'inner-product-signs'."
         )
-    if bias is not None and name not in ("laplacian", "exponential"):
+    if bias is not None and name not in BIASED:
         raise InvalidInputError(f"bias={bias!r} with kernel {name!r}: this family is unbiased; leave bias out.")
     rounds = dim if repetitions is None else require_integer("repetitions", repetitions, low=1, high=MOST_REPETITIONS)
     chosen = DEFAULT_BIAS if bias is None else require_real("bias", bias, low=1e-4, high=0.5, low_open=False)
-    if bound is not None and name != "inner-product":
+    if bound is not None and name != CLIPPED:
         raise InvalidInputError(f"bound={bound!r} with kernel {name!r}: only 'inner-product' takes one; leave it out.")
     scale = 1.0 if bound is None else require_real("bound", bound, low=1e-3, high=1.0, low_open=False)
     return _FAMILIES[name](dim, rounds, chosen, scale)

@@ -14,6 +14,8 @@ from accounting.mechanisms import BITSUMS, LabelResponse, Pure
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 
 MOST_USERS = 10**9
+LARGEST_EPSILON = 100.0
+LARGEST_DELTA = 0.5
 ACCOUNTANTS = (*LADDER, "auto")
 BITSUM_CHOICES = (*BITSUMS, "auto")
 LABELS = ("separate", "joint")
@@ -69,8 +71,8 @@ class PlanRequest:
         require_integer("dim", self.dim, low=1, high=MOST_DIMENSIONS)
         require_choice("bitsum", self.bitsum, BITSUM_CHOICES)
         require_choice("accountant", self.accountant, ACCOUNTANTS)
-        require_real("epsilon", self.epsilon, low=0.0, high=100.0)
-        require_real("delta", self.delta, low=0.0, high=0.5, low_open=False)
+        require_real("epsilon", self.epsilon, low=0.0, high=LARGEST_EPSILON)
+        require_real("delta", self.delta, low=0.0, high=LARGEST_DELTA, low_open=False)
         require_integer("noise_shape", self.noise_shape, low=1, high=LARGEST_SHAPE)
         if self.excess_error is not None:
             require_real("excess_error", self.excess_error, low=0.0, high=10.0)
@@ -100,7 +102,7 @@ class PlanRequest:
         if not self.joint and (self.classes is None) != (self.label_epsilon is None):
             raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
         if self.label_epsilon is not None:
-            require_real("label_epsilon", self.label_epsilon, low=0.0, high=100.0)
+            require_real("label_epsilon", self.label_epsilon, low=0.0, high=LARGEST_EPSILON)
         if self.classes is not None:
             LabelResponse(n_classes=self.classes, label_epsilon=self.label_epsilon or 1.0)
             if self.users < 2 * self.classes:

@@ -14,9 +14,9 @@ from typing import Any
 
 from accounting.choosing import Progress, choose, prediction, silent
 from accounting.error import BitsumError, sup_error_bound
-from accounting.errors import InfeasibleError, InvalidInputError, require_choice, require_real
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, require_choice, require_real
 from accounting.kernels import MOST_REPETITIONS
-from accounting.mechanisms import BitsumProtocol
+from accounting.mechanisms import BITSUMS, BitsumProtocol
 from accounting.planning import Plan, plan
 from accounting.request import MOST_USERS, PlanRequest, read_request
 
@@ -25,6 +25,9 @@ UNKNOWNS: Mapping[str, tuple[float, float]] = {
     "users": (2, MOST_USERS),
     "repetitions": (1, MOST_REPETITIONS),
 }
+MESSAGES = "messages"
+QUESTIONS = (*UNKNOWNS, MESSAGES)
+"""What can be asked for; messages fall with the repetitions, and differ between bitsum protocols."""
 MEASURES = ("predicted", "bound")
 _PRECISION = 2e-3
 
@@ -73,8 +76,13 @@ def solve(
     progress: Progress | None = None,
     **request: Any,
 ) -> Plan:
-    """The plan with the smallest `unknown` ("epsilon", "users" or "repetitions") that meets the rest."""
-    require_choice("unknown", unknown, list(UNKNOWNS))
+    """The plan with the smallest `unknown` ("epsilon", "users", "repetitions" or "messages") that meets the rest.
+
+    For "messages" the repetitions are free and, with bitsum "auto", so is the protocol.
+    """
+    require_choice("unknown", unknown, QUESTIONS)
+    if unknown == MESSAGES:
+        return _fewest_messages(target_error, max_messages, measure, progress, request)
     wanted = Wanted(target_error=target_error, max_messages=max_messages, measure=measure)
     say = progress or silent
     if request.get(unknown) is not None:
@@ -112,6 +120,41 @@ def solve(
     shown = solved.request.epsilon if unknown == "epsilon" else getattr(solved.request, unknown)
     why = f"solved for the smallest {unknown}: {shown:g} (to {_PRECISION:.1%})"
     return dataclasses.replace(solved, reasons=(why, *solved.reasons))
+
+
+def _fewest_messages(
+    target_error: float | None,
+    max_messages: float | None,
+    measure: str,
+    progress: Progress | None,
+    request: Mapping[str, Any],
+) -> Plan:
+    """The plan of fewest messages per user among the protocols that may be used, each with the fewest repetitions."""
+    if target_error is None:
+        raise InvalidInputError("target_error=None: without a target no messages are needed at all; give one.")
+    chosen = request.get("bitsum", PlanRequest.__dataclass_fields__["bitsum"].default)
+    found, refusals = [], []
+    for name in BITSUMS if chosen == "auto" else (chosen,):
+        try:
+            found.append(
+                solve(
+                    "repetitions",
+                    target_error=target_error,
+                    max_messages=max_messages,
+                    measure=measure,
+                    progress=progress,
+                    **{**request, "bitsum": name},
+                )
+            )
+        except PrivkdeError as error:  # also an accountant that does not suit this protocol
+            if chosen != "auto":
+                raise
+            refusals.append(f"{name}: {error}")
+    if not found:
+        raise InfeasibleError("; ".join(refusals))
+    best = min(found, key=lambda one: one.messages_per_user)
+    why = f"solved for the fewest messages per user: {best.messages_per_user:.6g} with {best.bitsum}"
+    return dataclasses.replace(best, reasons=(why, *best.reasons))
 
 
 def _smallest(missing_at: Callable[[float], str | None], low: float, high: float, *, whole: bool, name: str) -> float:

@@ -17,7 +17,7 @@ from accounting.choosing import Progress
 from accounting.comparing import compare_labels, compare_rungs
 from accounting.errors import require_choice
 from accounting.request import DESCRIPTIONS, read_request
-from accounting.solving import MEASURES, UNKNOWNS
+from accounting.solving import MEASURES, QUESTIONS
 from privkde.cli.parsing import real, whole
 from privkde.datasets import read_vectors
 from privkde.figures import plot_comparison, plot_profile, require_drawable
@@ -45,7 +45,9 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
             metavar={whole: "N", real: "X"}.get(kind, "NAME"),
         )
     plan.add_argument("--allow-useless", action="store_true", help=DESCRIPTIONS["allow_useless"])
-    plan.add_argument("--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(UNKNOWNS)} that meets the rest")
+    plan.add_argument(
+        "--solve", metavar="UNKNOWN", help=f"find the smallest {', '.join(QUESTIONS)} that meets the rest"
+    )
     plan.add_argument("--target-error", type=real, help="with --solve: largest error of the density")
     plan.add_argument("--max-messages", type=real, help="with --solve: most messages per user")
     plan.add_argument("--error-measure", default="predicted", help=f"with --solve: {' or '.join(MEASURES)}")
@@ -132,10 +134,10 @@ def _solved_or_planned(parsed: argparse.Namespace, request: dict[str, Any], prog
         _require(request, {"users", "dim", "epsilon", "delta"})
         if parsed.target_error is not None or parsed.max_messages is not None:
             raise InvalidInputError(
-                "--target-error and --max-messages belong to --solve; add --solve epsilon|users|repetitions."
+                "--target-error and --max-messages belong to --solve; add --solve epsilon|users|repetitions|messages."
             )
         return plan_budget(progress=progress, **request)
-    require_choice("--solve", parsed.solve, UNKNOWNS)
+    require_choice("--solve", parsed.solve, QUESTIONS)
     del request["allow_useless"]
     _require(request, {"users", "dim", "epsilon", "delta"} - {parsed.solve})
     return solve(

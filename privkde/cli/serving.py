@@ -5,12 +5,17 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import socket
 from typing import Any
 
 from accounting import InvalidInputError
+from accounting.errors import require_integer
 from privkde.cli.parsing import real, whole
 
 TOKEN = "PRIVKDE_TOKEN"
+"""The variable that holds the secret."""
+MOST_CONNECTIONS = 256
+SECONDS_TO_END = 5
 
 
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
@@ -36,6 +41,7 @@ def _serve(parsed: argparse.Namespace) -> None:
     try:
         import uvicorn
 
+        from privkde.ledger import Ledger
         from privkde.service import Settings, create_app
         from privkde.service.settings import LOOPBACK
     except ModuleNotFoundError as error:
@@ -43,14 +49,39 @@ def _serve(parsed: argparse.Namespace) -> None:
             f"{error.name} is missing; install the extra with `pip install 'privkde[api]'`."
         ) from error
     token = os.environ.get(TOKEN) or None
-    if parsed.ledger is not None and token is None and parsed.host not in LOOPBACK:
+    names = ("*",) if "*" in parsed.allow_host else tuple(dict.fromkeys((*LOOPBACK, parsed.host, *parsed.allow_host)))
+    if parsed.ledger is not None and token is None and set(names) != set(LOOPBACK):
         raise InvalidInputError(
-            f"--ledger with --host {parsed.host}: anybody there could charge budgets; set {TOKEN} to a secret first."
+            f"--ledger beyond this machine (as {', '.join(sorted(set(names) - set(LOOPBACK)))}): anybody who reaches it"
+            f" could charge budgets; set {TOKEN} to a secret first."
         )
-    names = ("*",) if "*" in parsed.allow_host else (*LOOPBACK, parsed.host, *parsed.allow_host)
     more = {} if parsed.workers is None else {"workers": parsed.workers}
     settings = Settings(ledger=parsed.ledger, token=token, time_limit=parsed.time_limit, hosts=names, **more)
+    if parsed.ledger is not None:
+        Ledger.open(parsed.ledger).close()  # what is wrong with it is said before anybody is served
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    logging.getLogger("privkde.service").setLevel(logging.INFO)
-    print(f"planner: http://{parsed.host}:{parsed.port}/  (Ctrl+C ends it)", flush=True)
-    uvicorn.run(create_app(settings), host=parsed.host, port=parsed.port, access_log=False, log_level="warning")
+    with _listening(parsed.host, require_integer("port", parsed.port, low=0, high=65535)) as listener:
+        print(f"planner: {_address(listener)}  (Ctrl+C ends it)", flush=True)
+        config = uvicorn.Config(
+            create_app(settings),
+            access_log=False,
+            log_level="warning",
+            limit_concurrency=MOST_CONNECTIONS,
+            timeout_graceful_shutdown=SECONDS_TO_END,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there, or an error that says why not."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        raise InvalidInputError(f"cannot listen on {host} port {port}: {error.strerror}; choose another.") from error
+
+
+def _address(listener: socket.socket) -> str:
+    """The URL of what listens; the port is the real one."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

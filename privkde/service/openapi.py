@@ -10,8 +10,17 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from accounting.kernels import KERNELS, MOST_DIMENSIONS, MOST_REPETITIONS
-from accounting.request import ACCOUNTANTS, BITSUM_CHOICES, DESCRIPTIONS, LABELS, MOST_USERS, PlanRequest
-from accounting.solving import MEASURES, UNKNOWNS
+from accounting.request import (
+    ACCOUNTANTS,
+    BITSUM_CHOICES,
+    DESCRIPTIONS,
+    LABELS,
+    LARGEST_DELTA,
+    LARGEST_EPSILON,
+    MOST_USERS,
+    PlanRequest,
+)
+from accounting.solving import MEASURES, QUESTIONS
 from privkde.service import problems
 from privkde.service.examples import EXAMPLES
 from privkde.service.problems import MEDIA_TYPE, Kind
@@ -21,7 +30,7 @@ Schema = dict[str, Any]
 _CHOICES = {"kernel": KERNELS, "bitsum": BITSUM_CHOICES, "accountant": ACCOUNTANTS, "labels": LABELS}
 _RANGES = {
     "users": (2, MOST_USERS), "dim": (1, MOST_DIMENSIONS), "repetitions": (1, MOST_REPETITIONS),
-    "epsilon": (0.0, 100.0), "delta": (0.0, 0.5), "min_users": (2, MOST_USERS), "classes": (2, 10**6),
+    "delta": (0.0, LARGEST_DELTA), "min_users": (2, MOST_USERS),
 }  # fmt: skip
 _TYPES = {"int": "integer", "float": "number", "str": "string", "bool": "boolean"}
 _EVERYWHERE = (
@@ -77,6 +86,8 @@ def request_fields() -> dict[str, Schema]:
         schema: Schema = {"type": _TYPES[kind]}
         if field.name in _CHOICES:
             schema["enum"] = list(_CHOICES[field.name])
+        if field.name in ("epsilon", "label_epsilon"):
+            schema |= {"exclusiveMinimum": 0.0, "maximum": LARGEST_EPSILON}
         if field.name in _RANGES:
             schema |= dict(zip(("minimum", "maximum"), _RANGES[field.name], strict=True))
         schema = nullable(schema) if optional else schema
@@ -96,7 +107,7 @@ def components() -> dict[str, Schema]:
         "PlanRequest": record(needed, others, closed=True),
         "SolveRequest": record(
             {
-                "unknown": {"type": "string", "enum": list(UNKNOWNS)},
+                "unknown": {"type": "string", "enum": list(QUESTIONS)},
                 **{name: fields[name] for name in ("dim", "delta")},
             },
             {
@@ -220,8 +231,37 @@ def components() -> dict[str, Schema]:
             {"schema": tagged("privkde.charge/1"), "key": TEXT, "name": TEXT, "spent_after": nullable(NUMBER)}
         ),
         "Charges": record({"schema": tagged("privkde.charges/1"), "charges": listed(named("Charge"))}),
-        "Quote": {"type": "object"},
-        "Facts": {"type": "object"},
+        "Quote": record(
+            {
+                "fits": TRUTH,
+                "ladder": ladder,
+                **{name: nullable(NUMBER) for name in ("requested", "remaining", "difference", "spent_after")},
+            }
+        ),
+        "Kernels": record(
+            {
+                "schema": tagged("privkde.kernels/1"),
+                "kernels": listed(
+                    record(
+                        {
+                            "name": TEXT,
+                            "description": TEXT,
+                            **{f"takes_{name}": TRUTH for name in ("repetitions", "bias", "bound")},
+                        }
+                    )
+                ),
+            }
+        ),
+        "Bitsums": record(
+            {
+                "schema": tagged("privkde.bitsums/1"),
+                "bitsums": listed(record({"name": TEXT, "description": TEXT})),
+                "accountants": listed(TEXT),
+                "labels": listed(TEXT),
+            }
+        ),
+        "Health": record({"status": TEXT}),
+        "Version": record({"name": TEXT, "version": TEXT}),
         "Problem": record(
             {"type": TEXT, "title": TEXT, "status": WHOLE, "detail": TEXT},
             {n: nullable(NUMBER) for n in ("requested", "remaining", "difference")},
@@ -246,6 +286,10 @@ ROUTES: dict[tuple[str, str], Route] = {
     ("/v1/plan/estimate", "post"): Route("PlanRequest", "Outcome", _PLANNED),
     ("/v1/plan/profile", "post"): Route("PlanReference", "Profile", _PLANNED),
     ("/v1/compose", "post"): Route("ComposeRequest", "Composition", (*_PLANNED, problems.UNLIKE, problems.EXCEEDED)),
+    ("/v1/kernels", "get"): Route(None, "Kernels", ()),
+    ("/v1/bitsums", "get"): Route(None, "Bitsums", ()),
+    ("/healthz", "get"): Route(None, "Health", ()),
+    ("/version", "get"): Route(None, "Version", ()),
     ("/v1/budgets", "get"): Route(None, "Budgets", _KEPT),
     ("/v1/budgets", "post"): Route("BudgetRequest", "Budget", (*_KEPT, problems.UNAUTHORIZED, problems.EXISTS)),
     ("/v1/budgets/{name}", "get"): Route(None, "Standing", (*_KEPT, problems.UNKNOWN_BUDGET)),
@@ -257,7 +301,6 @@ ROUTES: dict[tuple[str, str], Route] = {
         (*_KEPT, *_WORK, problems.UNAUTHORIZED, problems.UNKNOWN_BUDGET, problems.EXCEEDED, problems.KEY_REUSED),
     ),
 }
-FACTS = Route(None, "Facts", ())
 
 
 def _answers(kinds: Iterable[Kind]) -> dict[str, Any]:
@@ -279,7 +322,7 @@ def documented(app: FastAPI) -> None:
         document["components"] = {"schemas": components()}
         for path, operations in document["paths"].items():
             for method, operation in operations.items():
-                _describe(operation, ROUTES.get((path, method), FACTS), EXAMPLES.get((path, method)))
+                _describe(operation, ROUTES[path, method], EXAMPLES.get((path, method)))
         app.openapi_schema = document
         return document
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import JSONResponse
 
 import privkde
-from accounting.kernels import KERNELS, kernel_facts
+from accounting.kernels import BIASED, CLIPPED, KERNELS, kernel_facts
 from accounting.mechanisms import BITSUMS
 from accounting.request import ACCOUNTANTS, LABELS
 from privkde.service.bodies import json_body
@@ -85,9 +85,9 @@ async def kernels() -> dict[str, Any]:
         {
             "name": name,
             "description": KERNEL_WORDS[name],
-            "takes_repetitions": name != "inner-product",
-            "takes_bias": name in ("laplacian", "exponential"),
-            "takes_bound": name == "inner-product",
+            "takes_repetitions": name != CLIPPED,
+            "takes_bias": name in BIASED,
+            "takes_bound": name == CLIPPED,
             "bits_touched_at_64_dimensions": kernel_facts(name, dim=64).touched.total,
         }
         for name in KERNELS

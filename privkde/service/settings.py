@@ -34,6 +34,7 @@ class Settings:
     """Names by which the service may be addressed; ("*",) allows any."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts", tuple(name.lower() for name in self.hosts))
         require_integer("workers", self.workers, low=1, high=256)
         require_integer("queue", self.queue, low=0, high=10_000)
         require_real("time_limit", self.time_limit, low=0.0, high=3600.0)

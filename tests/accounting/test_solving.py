@@ -80,3 +80,26 @@ def test_bad_questions(arguments: dict[str, Any], match: str) -> None:
 def test_unreachable_targets_say_what_is_missing() -> None:
     with pytest.raises(InfeasibleError, match=r"the predicted error is 0\.2"):
         solve("epsilon", target_error=0.1, users=1_000, repetitions=16, **BASE)
+
+
+MANY: dict[str, Any] = {"users": 30_000, "dim": 8, "epsilon": 4.0, "delta": 1e-6, "accountant": "pld"}
+
+
+def test_fewest_messages_are_those_of_the_fewest_repetitions() -> None:
+    found = solve("messages", target_error=0.2, **MANY)
+    assert found.messages_per_user == solve("repetitions", target_error=0.2, **MANY).messages_per_user
+    assert found.reasons[0].startswith("solved for the fewest messages")
+
+
+@pytest.mark.slow
+def test_fewest_messages_of_any_protocol() -> None:
+    best = solve("messages", target_error=0.2, **MANY, bitsum="auto")
+    assert best.error.total <= 0.2
+    assert best.messages_per_user < solve("messages", target_error=0.2, **MANY).messages_per_user
+
+
+def test_fewest_messages_need_a_target_and_a_way() -> None:
+    with pytest.raises(InvalidInputError, match="target_error"):
+        solve("messages", max_messages=10.0, **MANY)
+    with pytest.raises(InvalidInputError, match="'pure'"):
+        solve("messages", target_error=0.2, **MANY, bitsum="pure")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +89,22 @@ def test_profile_and_risk(client: TestClient) -> None:
     jsonschema.validate(found, schema("Profile"))
     assert min(epsilon for epsilon, delta in found["promised"] if delta <= 1e-6) <= 2.01
     rates = {one["false_positive_rate"]: one["true_positive_rate"] for one in found["risk"]}
+    assert {one["of"] for one in found["risk"]} == {"record"}
     assert 0.01 < rates[0.01] < rates[0.1] < 1.0
+
+
+def test_the_risk_of_a_record_is_more_than_that_of_its_vector_or_its_label(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL | {"classes": 2, "label_epsilon": 2.0}).json()
+    found = client.post("/v1/plan/profile", json={"plan": plan}).json()
+    at = {one["of"]: one["true_positive_rate"] for one in found["risk"] if one["false_positive_rate"] == 0.01}
+    assert at["label"] == pytest.approx(0.01 * math.exp(2.0), rel=1e-6)
+    assert max(at["vector"], at["label"]) < at["record"] < 0.01 * math.exp(4.0)
+
+
+def test_an_altered_plan_has_no_profile(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL).json()
+    plan["request"]["epsilon"] = 0.05
+    assert "altered" in problem(client.post("/v1/plan/profile", json={"plan": plan}), "invalid-input")["detail"]
 
 
 @pytest.mark.parametrize(("path", "method"), EXAMPLES)
@@ -131,7 +147,14 @@ def test_what_cannot_be_promised(client: TestClient) -> None:
     assert "users" in problem(answer, "infeasible")["detail"]
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff", b'{"users": NaN}', b'{"a": 1, "a": 2}', b"[" * 100_000])
+DEEP = {depth: b'{"users": ' + b"[" * depth + b"]" * depth + b"}" for depth in (30, 100, 480, 500, 900, 3_000, 200_000)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"\xff", b'{"users": NaN}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}', *DEEP.values()],
+    ids=lambda body: str(body[:24]),
+)
 def test_what_is_no_json_object(client: TestClient, body: bytes) -> None:
     problem(client.post("/v1/plan", content=body, headers={"Content-Type": "application/json"}), "malformed")
 
@@ -184,9 +207,9 @@ def test_too_much_at_once_is_told_to_come_back() -> None:
 
 def test_security_headers_on_every_answer(client: TestClient) -> None:
     for answer in (client.get("/"), client.get("/nowhere"), client.post("/v1/plan", json={})):
-        assert set(SECURITY_HEADERS) <= {name.title() for name in answer.headers} | set(SECURITY_HEADERS)
-        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        given = {name: answer.headers.get(name) for name in SECURITY_HEADERS}
+        assert given | {"Cache-Control": SECURITY_HEADERS["Cache-Control"]} == SECURITY_HEADERS
+        assert given["Cache-Control"] in ("no-store", "no-cache")
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
@@ -222,6 +245,15 @@ def test_a_cache_has_a_size() -> None:
         client.post("/v1/plan", json=SMALL)
         assert not workers._kept
         assert workers._kept_bytes == 0
+
+
+def test_processes_that_were_lost_are_replaced() -> None:
+    with bare() as client:
+        workers = client.app.state.workers  # type: ignore[attr-defined]
+        workers.stop()
+        assert client.get("/healthz").json() == {"status": "restarting"}
+        assert client.post("/v1/plan", json=SMALL).status_code == 200
+        assert client.get("/healthz").json() == {"status": "ok"}
 
 
 def test_keys_tell_questions_apart() -> None:
@@ -260,10 +292,19 @@ def test_plans_compose_far_below_their_sum(client: TestClient) -> None:
         {"name": "a", "guarantee": {"epsilon": 1.0}, "plan": {}},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "times": 0},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "more": 0},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "view": "model"},
+        {"name": "a", "guarantee": {"epsilon": 300.0}},
+        {"name": "a\u0000b", "guarantee": {"epsilon": 1.0}},
     ],
 )
 def test_bad_releases(client: TestClient, release: dict[str, Any]) -> None:
     problem(client.post("/v1/compose", json={"releases": [release], "delta": 1e-6}), "invalid-input")
+
+
+def test_what_was_charged_beyond_delta(client: TestClient) -> None:
+    before = [{"name": "a", "guarantee": {"epsilon": 1.0, "delta": 0.1}, "times": 2}]
+    asked = {"releases": [RELEASE], "charged": before, "delta": 0.1, "epsilon": 5.0}
+    assert "promises nothing" in problem(client.post("/v1/compose", json=asked), "invalid-input")["detail"]
 
 
 def test_unlike_releases(client: TestClient) -> None:

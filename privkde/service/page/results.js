@@ -30,7 +30,7 @@ function showPromise(plan) {
   place("promise").replaceChildren(
     `Whatever ${unitOf(adjacency)} any one person has changes the chance of anything that an observer of all shuffled messages can see by at most a factor of `,
     factor, " (e", make("sup", {}, "ε"), " with ε\u00a0=\u00a0", number(epsilon), ")", ...rest,
-    ...shares.flatMap((one, i) => [`${i ? "," : " Of it:"} ${unitOf(one.adjacency)} ε\u00a0=\u00a0`, number(one.epsilon)]), shares.length ? "." : "",
+    ...shares.flatMap((one, i) => [`${i ? "," : " Of this ε:"} ${unitOf(one.adjacency)}\u00a0`, number(one.epsilon)]), shares.length ? "." : "",
   );
   place("unit").textContent = `${UNITS[adjacency]?.[1] ?? ""} The others may have any vectors, and the observer may know all of them.`;
   for (const one of document.querySelectorAll("[data-separate]")) one.hidden = !shares.length;
@@ -142,8 +142,8 @@ function showRisk(plan, risk) {
 function partsAlone(found) {
   if (!found.length) return [];
   const heads = found[0][1].map((one) => `with ${outOfHundred(one.false_positive_rate)} wrongly accused`);
-  const cells = ([of, tests]) => [`${of} alone`, ...tests.map(({ true_positive_rate: right }) => make("data", { value: String(right) }, outOfHundred(right)))];
-  return [table(["", ...heads], found.map((one) => ({ cells: cells(one) })), { caption: "Recognized by a part of it, at most, of 100" })];
+  const cells = ([of, tests]) => [of, ...tests.map(({ true_positive_rate: right }) => make("data", { value: String(right) }, outOfHundred(right)))];
+  return [table(["", ...heads], found.map((one) => ({ cells: cells(one) })), { caption: "Recognized by one part alone, at most, of 100" })];
 }
 
 function showError(plan) {
