@@ -277,17 +277,17 @@ def test_infeasible_requests_name_the_smallest_n(accountant: str) -> None:
 
 PROTOCOLS = ("rr", "3nb", "poisson", "negative-binomial", "pure")
 QUICK_CORNERS = [
-    (1e-3, 1e-15, 2, 1), (1e-3, 0.1, 10**9, 1), (20.0, 1e-15, 2, 1), (20.0, 0.1, 2, 1), (20.0, 0.1, 10**9, 1),
-    (20.0, 0.1, 2, 7),
+    (1e-3, 0.1, 10**9, 1), (20.0, 1e-15, 2, 1), (20.0, 0.1, 2, 1), (20.0, 0.1, 10**9, 1), (20.0, 0.1, 2, 7),
 ]  # fmt: skip
 LONG_CORNERS = [
     (20.0, 1e-15, 10**9, 100), (1.0, 1e-15, 1000, 100), (5.0, 1e-15, 2, 5000), (1e-3, 1e-9, 10**6, 100),
     (1.0, 1e-6, 10**6, 10**6), (20.0, 1e-2, 10**9, 10**6), (0.05, 1e-15, 10**9, 5000), (1e-3, 0.1, 2, 10**6),
-    (1e-3, 1e-15, 10**9, 10**6),
+    (1e-3, 1e-15, 10**9, 10**6), (1e-3, 1e-15, 2, 1),
 ]  # fmt: skip
 CORNERS = [
     *((*corner, bitsum) for corner in QUICK_CORNERS for bitsum in PROTOCOLS),
     (1.0, 1e-15, 1000, 100, "rr"),
+    (1e-3, 1e-15, 2, 1, "pure"),
     (5.0, 1e-15, 2, 5000, "poisson"),
     *(pytest.param(*corner, bitsum, marks=pytest.mark.slow) for corner in LONG_CORNERS for bitsum in PROTOCOLS),
 ]
