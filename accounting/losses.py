@@ -111,6 +111,8 @@ class Repeated:
     @property
     def infinite(self) -> float:
         """P's mass at infinite loss."""
+        if any(loss.infinite >= 1.0 for loss, _ in self.kinds):
+            return 1.0
         return -math.expm1(sum(times * math.log1p(-min(loss.infinite, 1.0 - 1e-16)) for loss, times in self.kinds))
 
     @property
