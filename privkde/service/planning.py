@@ -19,7 +19,7 @@ from privkde.service.jobs import COMPARED
 router = APIRouter()
 
 KERNEL_WORDS = {
-    "gaussian": "exp(−‖x − y‖²/2h²) by random Fourier features",
+    "gaussian": "exp(−‖x − y‖²/h²) by random Fourier features",
     "inner-product": "x·y of the coordinates themselves, rotated and clipped where that pays",
     "inner-product-signs": "x·y by random signs",
     "laplacian": "exp(−‖x − y‖₁/h) by hashing",
