@@ -72,7 +72,7 @@ def test_checker_detects_a_violation(path: str, source: str, expected: str) -> N
     [
         ("verification/made_up.py", "import accounting\nfrom privkde import cli\nfrom . import verdict"),
         ("privkde/made_up.py", "from accounting.guarantee import Guarantee\nfrom .verification import x"),
-        ("accounting/profile.py", "from dp_accounting.pld import pld_pmf"),
+        ("accounting/losses.py", "from dp_accounting.pld import pld_pmf"),
         ("accounting/made_up.py", "import numpy\nSOURCE = 'import privkde'"),
     ],
 )
