@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from accounting import Plan, profile
+from accounting import Plan, losses
 from accounting.composition import Touched, pld
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import GaussianMechanism, base
@@ -111,7 +111,7 @@ PLANNING = (
         name="tail dropped",
         story="The mass at infinite loss is dropped when profiles become loss distributions.",
         request=SINGLE,
-        plant=replaced(profile, "_positive_masses", _no_infinity),
+        plant=replaced(losses, "_positive_masses", _no_infinity),
     ),
     Saboteur(
         name="plan altered by hand",
