@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import resource
 from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as OutOfTime
@@ -128,4 +127,8 @@ def _answered(job: str, body: bytes) -> Answer:
 
 
 def _limit_memory(limit: int) -> None:
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows has no such limit
+        return
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -245,6 +245,7 @@ FOUND_BY = {
     "composition forgets the count": "exact-composition",
     "Δ² halved": "certified-bound",
     "joint sizes too loud": "squared-shift",
+    "record for the larger ε alone": "exact-classifier",
     "one direction only": "exact-composition",
     "one direction of one instance": "exact-instance",
     "tail dropped": "exact-composition",

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from accounting import Plan, losses
+from accounting import Plan, contracts, losses
 from accounting.composition import Touched, pld
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import GaussianMechanism, base
 from accounting.profile import ProfileTable
-from verification.sabotage.plans import HASHED, INNER, JOINT, RESPONSE, SINGLE
+from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, RESPONSE, SINGLE
 from verification.sabotage.saboteur import Saboteur, replaced
 
 Right = Callable[..., Any]
@@ -58,6 +58,10 @@ def _no_infinity(right: Right) -> Right:
     return lambda table, step: (right(table, step)[0], 0.0)
 
 
+def _larger(_: Right) -> Right:
+    return lambda guarantees: max(guarantees, key=lambda one: one.epsilon)
+
+
 def _lowered(plan: Plan) -> Plan:
     lower = 0.8 * float(plan.parameters["flip_probability"])
     return dataclasses.replace(plan, parameters={**plan.parameters, "flip_probability": lower})
@@ -94,6 +98,12 @@ PLANNING = (
         " told less.",
         request=JOINT,
         plant=replaced(KernelFacts, "joint", _loud_sizes),
+    ),
+    Saboteur(
+        name="record for the larger ε alone",
+        story="A whole record is promised the larger of ε and ε_lbl, not their sum.",
+        request=LABELED,
+        plant=replaced(contracts, "compose_basic", _larger),
     ),
     Saboteur(
         name="one direction only",
