@@ -123,7 +123,7 @@ def classifier_contract(kdes: Sequence[Contract], label: LabelResponse) -> Contr
     """Label randomized response, then one KDE per reported class.
 
     A user takes part in the KDE of one class only, so features are protected by the weakest of them. Replacing
-    (x, c) costs ε + ε_lbl in both views: the published class sizes (or anything normalised by them) depend on the
+    (x, c) costs ε + ε_lbl in both views: the published class sizes (or anything normalized by them) depend on the
     label, so the paper's claim of ε alone in the model view holds for features only.
     """
     features = {view: _weakest(kdes, view) for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)}

@@ -54,7 +54,7 @@ def promised_curve(plan: Plan) -> Curve:
     """Upper bounds (ε, δ) on the profile of the plan's features, from ε = 0 to where δ is negligible.
 
     By `geometric` if that is the plan's accountant, else by `pld`, whose profile is below what the other rungs claim;
-    the promised (ε, δ) is one of the points, and with it all that it implies.
+    the promised (ε, δ) is one of the points, and with it all that it implies. Points come in no order.
     """
     protocol, epsilon, delta = plan.protocol(), float(plan.request.epsilon), float(plan.request.delta)
     if protocol.name == Pure.name:

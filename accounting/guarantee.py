@@ -12,7 +12,7 @@ from accounting.errors import InvalidInputError, UnlikeGuaranteesError, require_
 
 
 class Adjacency(StrEnum):
-    """Which two datasets count as neighbours; always *replace*, never add or remove."""
+    """Which two datasets count as neighbors; always *replace*, never add or remove."""
 
     RECORD = "replace-one"
     """One user's whole record (x, c) is replaced."""

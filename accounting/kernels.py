@@ -123,10 +123,9 @@ class KernelFacts:
         one = self.n_repetitions * self.n_coordinates
         return one if self.joint_classes is None else (one + 1) * self.joint_classes
 
-    @property
-    def instance_bits(self) -> int:
-        """⌈log₂ IQ⌉ bits name the instance that a message belongs to."""
-        return (self.n_instances - 1).bit_length()
+    def message_bits(self, content_bits: int) -> int:
+        """Bits of one message: ⌈log₂ IQ⌉ that name its instance, and its content; at least one."""
+        return max(1, (self.n_instances - 1).bit_length() + content_bits)
 
 
 def _gaussian(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:

@@ -213,7 +213,7 @@ def _assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reason
         sup_rmse_bound=None if request.joint else sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n))),
         error=prediction(request, protocol),
         messages_per_user=messages,
-        bits_per_user=messages * (facts.instance_bits + protocol.content_bits),
+        bits_per_user=messages * facts.message_bits(protocol.content_bits),
         baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta, share=share),
         contract=contract,
         reasons=reasons,

@@ -128,7 +128,7 @@ class LossGrid:
     def tabulate(self, pair: Pair) -> Array:
         """H_{e^ε}(upper‖lower) at the grid's ε, by sums of positive terms only, rounded up.
 
-        Each outcome's mass is split between its two neighbouring grid losses so that both laws keep
+        Each outcome's mass is split between its two neighboring grid losses so that both laws keep
         their mass (the connect-the-dots discretisation of one outcome), which leaves H unchanged at
         grid points.
         """

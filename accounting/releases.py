@@ -79,7 +79,7 @@ class Profile:
 
     @property
     def distance(self) -> float:
-        """δ(0): the total variation distance between what neighbours show."""
+        """δ(0): the total variation distance between what neighbors show."""
         return self.points[0][1]
 
     def at(self, epsilons: Array) -> Array:

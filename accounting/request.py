@@ -28,11 +28,11 @@ DESCRIPTIONS = {
     "kernel": f"kernel family: {', '.join(KERNELS)}",
     "repetitions": "independent repetitions I of the feature map (default: dim)",
     "bitsum": f"bitsum protocol: {', '.join(BITSUM_CHOICES)}",
-    "epsilon": "final ε of the features",
+    "epsilon": "final ε of the features (joint labels: of features and label)",
     "delta": "final δ",
     "accountant": f"rung of the ladder: {', '.join(ACCOUNTANTS)}",
-    "min_users": "users that must at least take part (per class, if classes are given); noise counts on them",
-    "classes": "number of classes; each runs its own protocol with an even share of the users",
+    "min_users": "users that must at least take part (separate labels: in each class); noise counts on them",
+    "classes": "number of classes; separate labels: each runs its own protocol with an even share of the users",
     "label_epsilon": "separate labels: ε of the label's randomized response",
     "labels": f"how labels are protected: {' or '.join(LABELS)}; joint: epsilon protects features and label",
     "bias": "bias β of the laplacian and exponential families",
@@ -89,6 +89,14 @@ class PlanRequest:
         if self.noise_shape > 1 and self.bitsum != "3nb":
             raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum '3nb'; leave it out.")
         self.facts()
+        self._write_reals()
+
+    def _write_reals(self) -> None:
+        """Keep 2 as 2.0, so that equal requests have equal documents."""
+        for name in ("epsilon", "delta", "label_epsilon", "bias", "bound", "excess_error"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, float(value))
 
     def _check_labels(self) -> None:
         require_choice("labels", self.labels, LABELS)

@@ -1,19 +1,30 @@
 """What geometric accounting buys: noise, predicted against measured error, accuracy on data sets.
 
-python benchmarks/geometric.py                                the noise and the error on synthetic data
-python benchmarks/geometric.py --data A.npz B.npz             the same on these data, and the accuracy of classifiers
-python benchmarks/geometric.py --data A.npz --output FILE.md  also as Markdown
+python benchmarks/geometric.py                                  the noise and the error on synthetic data
+python benchmarks/geometric.py --data A.npz B.npz               the same on these data, and the accuracy of classifiers
+python benchmarks/geometric.py --data A.npz --output FILE.json  also every number, unrounded, with what it came from
+python benchmarks/geometric.py --data A.npz --tiny              few users and runs: does it work at all?
 
 A data set is an .npz archive with X_train, y_train, X_test and y_test. Runs are seeded, so that a run can be repeated.
+docs/results/geometric.json is such a file, and docs/results/geometric.md prints its tables from it.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import math
-from collections.abc import Callable, Iterator
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
+from rich.table import Table
 
 from accounting import Plan, PlanRequest, plan_budget
 from accounting.composition import Geometric, PrivacyLossComposition, Touched
@@ -29,23 +41,46 @@ from accounting.mechanisms import GaussianMechanism
 from privkde.baselines import central_sums, exact_densities
 from privkde.engines.local import collect
 from privkde.estimators import PrivateKDEClassifier
-from privkde.files import write_text
+from privkde.files import require_writable, write_text
 from privkde.prediction import expected_error
 from privkde.randomness import private_randomness
 from privkde.rounds import Collection, Terms
 
-EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0)
+NOISE: dict[str, Any] = {"users": 30_000, "dim": 768, "epsilon": 2.0, "delta": 1e-6}
 DELTA, LABEL_EPSILON = 1e-5, 5.0
-SEEDS = range(3)
-ERROR_USERS, QUERIES, SAMPLE, RUNS = 20_000, 500, 4_000, 64
+ERROR_DELTA = 1e-6
 KERNELS: tuple[dict[str, Any], ...] = (
     {"kernel": "inner-product", "epsilon": 1.0},
     {"kernel": "inner-product", "epsilon": 1.0, "bound": 1.0},
     {"kernel": "gaussian", "epsilon": 2.0, "repetitions": 256},
 )
+PACKAGES = ("privkde", "numpy", "scipy", "dp-accounting", "scikit-learn", "cryptography")
+"""Packages that numbers may depend on."""
 
 Floats = NDArray[np.floating]
-Lines = list[str]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
+
+    users: int
+    """Users whose density is measured; classifiers learn from everybody."""
+    queries: int
+    """Vectors of users at which a density is measured."""
+    sample: int
+    """Vectors, not of these users, from which the error is predicted."""
+    runs: int
+    """Measurements of a density, each with fresh randomness, seeded 0, 1, …."""
+    epsilons: tuple[float, ...]
+    """Privacy of classifiers."""
+    seeds: int
+    """Classifiers for each ε and way, seeded 0, 1, …."""
+
+
+FULL = Size(users=20_000, queries=500, sample=4_000, runs=64, epsilons=(0.1, 0.25, 0.5, 1.0, 2.0), seeds=3)
+TINY = Size(users=2_000, queries=50, sample=500, runs=3, epsilons=(2.0,), seeds=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +88,7 @@ class DataSet:
     """Users and test items."""
 
     name: str
+    sha256: str
     x: Floats
     y: NDArray[Any]
     x_test: Floats
@@ -61,30 +97,23 @@ class DataSet:
     @staticmethod
     def read(path: Path) -> DataSet:
         """From an archive."""
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         with np.load(path, allow_pickle=False) as stored:
-            return DataSet(path.stem, *(stored[name] for name in ("X_train", "y_train", "X_test", "y_test")))
+            return DataSet(path.stem, digest, *(stored[name] for name in ("X_train", "y_train", "X_test", "y_test")))
 
 
-def row(*cells: object) -> str:
-    """One line of a Markdown table."""
-    return "| " + " | ".join(str(cell) for cell in cells) + " |"
-
-
-def head(*cells: str) -> Lines:
-    """The first two lines of a Markdown table."""
-    return [row(*cells), row(*("---" for _ in cells))]
-
-
-def noise() -> Lines:
-    """The issue's setting: n = 30,000, d = 768, ε = 2, δ = 1e-6, randomized response."""
-    lines = ["## Noise", "", "n = 30,000, d = 768, ε = 2, δ = 1e-6, randomized response.", ""]
-    lines += head("accounting", "flip probability p", "RMSE of a bitsum", "R · RMSE")
+def noise() -> Row:
+    """Randomized response for the same promise, accounted for in several ways."""
+    users, epsilon, delta = NOISE["users"], NOISE["epsilon"], NOISE["delta"]
     target = Target(
-        rung=Geometric(), touched=Touched(groups=768, per_group=1, squared_shift=1.0), epsilon=2.0, delta=1e-6
+        rung=Geometric(),
+        touched=Touched(groups=NOISE["dim"], per_group=1, squared_shift=1.0),
+        epsilon=epsilon,
+        delta=delta,
     )
-    generic = design("rr", n_users=30_000, target=target)
-    lines.append(row("Theorem 1, Δ² = 1", *_noise_cells(generic.parameters(), generic.rmse(), 1.0)))
-    asked: dict[str, Any] = {"users": 30_000, "dim": 768, "kernel": "inner-product", "epsilon": 2.0, "delta": 1e-6}
+    generic = design("rr", n_users=users, target=target)
+    rows = [_noise_row("Theorem 1, Δ² = 1", generic.parameters(), generic.rmse(), 1.0)]
+    asked: dict[str, Any] = {**NOISE, "kernel": "inner-product"}
     planned = PlanRequest(**asked, accountant="geometric").rounding_bound
     ways: dict[str, dict[str, Any]] = {
         "published calibration": {"accountant": "paper"},
@@ -95,119 +124,126 @@ def noise() -> Lines:
     }
     for name, options in ways.items():
         plan = plan_budget(**asked, **options)
-        lines.append(row(name, *_noise_cells(plan.parameters, plan.bitsum_rmse, plan.request.facts().bound)))
-    alone = Target(rung=PrivacyLossComposition(), touched=Touched(groups=1, per_group=1), epsilon=2.0, delta=1e-6)
-    least = design("rr", n_users=30_000, target=alone)
-    lines.append(
-        row("one bit that flips: no proof can need less", *_noise_cells(least.parameters(), least.rmse(), 1.0))
-    )
-    central = GaussianMechanism.calibrate(2.0, 1e-6, 1.0).standard_deviation
-    lines.append(row("central Gaussian mechanism", "—", "—", f"{central:.3f}"))
-    return lines
+        rows.append(_noise_row(name, plan.parameters, plan.bitsum_rmse, plan.request.facts().bound))
+    alone = Target(rung=PrivacyLossComposition(), touched=Touched(groups=1, per_group=1), epsilon=epsilon, delta=delta)
+    least = design("rr", n_users=users, target=alone)
+    rows.append(_noise_row("one bit that flips", least.parameters(), least.rmse(), 1.0))
+    central = GaussianMechanism.calibrate(epsilon, delta, 1.0).standard_deviation
+    rows.append({**dict.fromkeys(rows[0]), "way": "central Gaussian mechanism", "scaled_rmse": central})
+    return {"noise": {**NOISE, "rows": rows}}
 
 
-def _noise_cells(parameters: Any, rmse: float, bound: float) -> tuple[str, ...]:
-    return f"{parameters['flip_probability']:.4g}", f"{rmse:.4g}", f"{bound * rmse:.4g}"
+def _noise_row(way: str, parameters: Mapping[str, float | int], rmse: float, bound: float) -> Row:
+    return {
+        "way": way,
+        "flip_probability": parameters["flip_probability"],
+        "bound": bound,
+        "rmse": rmse,
+        "scaled_rmse": bound * rmse,
+    }
 
 
-def synthetic() -> Floats:
+def synthetic(count: int) -> Floats:
     """Unit vectors around one direction."""
-    x = np.random.default_rng(0).normal(size=(ERROR_USERS + SAMPLE, 64))
+    x = np.random.default_rng(0).normal(size=(count, 64))
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     x[:, 0] += 1.0
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
-def errors(data: list[DataSet]) -> Lines:
+def errors(data: Sequence[DataSet], size: Size) -> Row:
     """Predicted and measured RMSE of a density."""
-    lines = [
-        "## Predicted and measured error",
-        "",
-        f"RMSE of the density of {ERROR_USERS:,} users at {QUERIES} of their own vectors, δ = 1e-6, {RUNS} runs with"
-        f" fresh public and private randomness. *Sample*: `expected_error` from {SAMPLE:,} other vectors of the same"
-        " data. *Plan*: the plan's own number, which knows nothing of the data.",
-        "",
-        *head("data", "kernel", "measured", "sample", "ratio", "plan", "ratio"),
-    ]
-    cloud = synthetic()
-    sets = {"synthetic (d = 64)": (cloud[:ERROR_USERS], cloud[ERROR_USERS:])}
+    cloud = synthetic(size.users + size.sample)
+    sets = {"synthetic": (cloud[: size.users], cloud[size.users :])}
     for one in data:
         order = np.random.default_rng(1).permutation(len(one.x))
-        sets[one.name] = one.x[order[:ERROR_USERS]], one.x[order[ERROR_USERS:][:SAMPLE]]
+        sets[one.name] = one.x[order[: size.users]], one.x[order[size.users :][: size.sample]]
+    rows = []
     for name, (x, sample) in sets.items():
         for asked in KERNELS:
-            measured, plan = _measured(x, asked)
-            told = expected_error(plan, sample, x[:QUERIES], public_seed="5a" * 16).total
-            kernel = f"{asked['kernel']}, R = {plan.request.facts().bound:.3g}, ε = {asked['epsilon']:g}"
-            cells = f"{told:.4g}", f"{told / measured:.3f}", f"{plan.error.total:.4g}"
-            lines.append(row(name, kernel, f"{measured:.4g}", *cells, f"{plan.error.total / measured:.3f}"))
-    return lines
+            squares, plan = _measured(x, asked, size)
+            told = expected_error(plan, sample, x[: size.queries], public_seed="5a" * 16).total
+            rows.append(
+                {
+                    "data": name,
+                    "dim": x.shape[1],
+                    "kernel": asked["kernel"],
+                    "bound": plan.request.facts().bound,
+                    "epsilon": asked["epsilon"],
+                    "measured": math.sqrt(float(np.mean(squares))),
+                    "from_sample": told,
+                    "from_plan": plan.error.total,
+                    "mean_squared_errors": squares,
+                }
+            )
+    measured = {"users": size.users, "queries": size.queries, "sample": size.sample, "runs": size.runs}
+    return {"errors": {**measured, "delta": ERROR_DELTA, "rows": rows}}
 
 
-def _measured(x: Floats, asked: dict[str, Any]) -> tuple[float, Plan]:
-    squares, everybody = [], np.arange(len(x))
-    plan = plan_budget(users=len(x), dim=x.shape[1], delta=1e-6, **asked)
-    for seed in track(range(RUNS), description=f"{asked['kernel']}, {x.shape[1]} dimensions", transient=True):
+def _measured(x: Floats, asked: dict[str, Any], size: Size) -> tuple[list[float], Plan]:
+    squares, everybody, queries = [], np.arange(len(x)), x[: size.queries]
+    plan = plan_budget(users=len(x), dim=x.shape[1], delta=ERROR_DELTA, **asked)
+    for seed in track(range(size.runs), description=f"{asked['kernel']}, {x.shape[1]} dimensions", transient=True):
         randomness = private_randomness(seed)
         collection = Collection(
-            Terms(request={**asked, "dim": x.shape[1], "delta": 1e-6}, public_seed=randomness.public_seed())
+            Terms(request={**asked, "dim": x.shape[1], "delta": ERROR_DELTA}, public_seed=randomness.public_seed())
         )
         collection.enroll(len(x))
         (announcement,) = collection.fix_plan(plan)
         collection.count(0, collect(announcement, x, everybody, stream=randomness.stream, outside="project"))
         model = collection.publish(private=False)
-        exact = exact_densities(announcement.family(), x, [everybody], x[:QUERIES])
-        squares.append(float(np.mean((model.densities(x[:QUERIES]) - exact) ** 2)))
-    return math.sqrt(float(np.mean(squares))), plan
+        exact = exact_densities(announcement.family(), x, [everybody], queries)
+        squares.append(float(np.mean((model.densities(queries) - exact) ** 2)))
+    return squares, plan
 
 
-def accuracies(data: DataSet) -> Lines:
+def accuracies(data: DataSet, size: Size) -> Row:
     """Classifiers with the inner product, ε by ε."""
     classes, numbers = np.unique(data.y, return_inverse=True)
-    lines = [
-        f"## Accuracy: {data.name}",
-        "",
-        f"{len(data.x):,} users, {len(classes)} classes, {len(data.x_test):,} test items; inner product, randomized"
-        f" response, δ = {DELTA:g}. Bits are rounded relative to the planner's R after a rotation, except where R = 1"
-        f" is said. Labels are separate, with ε_lbl = {LABEL_EPSILON:g} on top of ε; joint labels have nothing on"
-        f" top. Central: Gaussian noise on the sums of the true classes, labels unprotected. Mean (standard"
-        f" deviation) of {len(SEEDS)} runs.",
-        "",
-        *head("ε", "published, R = 1", "pld, R = 1", "pld", "geometric", "geometric, joint", "central", "no privacy"),
-    ]
     groups = [np.flatnonzero(numbers == c) for c in range(len(classes))]
-    ceiling: float | None = None
     planned = PlanRequest(
         users=len(data.x), dim=data.x.shape[1], kernel="inner-product", classes=len(classes),
         label_epsilon=LABEL_EPSILON, epsilon=1.0, delta=DELTA,
     ).rounding_bound  # fmt: skip
-    for epsilon in track(EPSILONS, description=data.name, transient=True):
-        cells = []
-        for options in (
-            {"accountant": "paper", "label_epsilon": LABEL_EPSILON},
-            {"accountant": "pld", "label_epsilon": LABEL_EPSILON},
-            {"accountant": "pld", "bound": planned, "label_epsilon": LABEL_EPSILON},
-            {"label_epsilon": LABEL_EPSILON},
-            {"labels": "joint"},
-        ):
-            found = list(_classifiers(data, epsilon, options))
-            cells.append(_spread([float(np.mean(one.predict(data.x_test) == data.y_test)) for one in found]))
-            if options == {"accountant": "pld", "label_epsilon": LABEL_EPSILON}:
-                central = _spread([_central(data, one, groups, classes, seed) for seed, one in enumerate(found)])
+    separate = {"label_epsilon": LABEL_EPSILON}
+    ways: dict[str, dict[str, Any]] = {
+        "published, R = 1": {"accountant": "paper", **separate},
+        "pld, R = 1": {"accountant": "pld", **separate},
+        "pld": {"accountant": "pld", "bound": planned, **separate},
+        "geometric": separate,
+        "geometric, joint": {"labels": "joint"},
+    }
+    rows: list[Row] = []
+    for epsilon in track(size.epsilons, description=data.name, transient=True):
+        for way, options in ways.items():
+            found = list(_classifiers(data, epsilon, options, size.seeds))
+            rows.append({"epsilon": epsilon, "way": way, "accuracies": [_accuracy(one, data) for one in found]})
+            if way == "pld, R = 1":
+                central = [_central(data, one, groups, classes, seed) for seed, one in enumerate(found)]
                 family = found[0].model_.announcements[0].family()
-        if ceiling is None:
-            exact = exact_densities(family, data.x, groups, data.x_test)
-            ceiling = float(np.mean(classes[np.argmax(exact, axis=1)] == data.y_test))
-        lines.append(row(f"{epsilon:g}", *cells, central, f"{ceiling:.1%}"))
-    return lines
+        rows.append({"epsilon": epsilon, "way": "central", "accuracies": central})
+    exact = exact_densities(family, data.x, groups, data.x_test)
+    return {
+        f"accuracy {data.name}": {
+            "data": data.name, "sha256": data.sha256, "users": len(data.x), "dim": data.x.shape[1],
+            "classes": len(classes), "test_items": len(data.x_test),
+            "largest_class": float(np.max(np.unique(data.y_test, return_counts=True)[1]) / len(data.y_test)),
+            "kernel": "inner-product", "bound": planned, "delta": DELTA, "label_epsilon": LABEL_EPSILON,
+            "without_privacy": float(np.mean(classes[np.argmax(exact, axis=1)] == data.y_test)), "rows": rows,
+        }
+    }  # fmt: skip
 
 
-def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any]) -> Iterator[PrivateKDEClassifier]:
-    for seed in SEEDS:
+def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any], seeds: int) -> Iterator[PrivateKDEClassifier]:
+    for seed in range(seeds):
         asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, **options}
         yield PrivateKDEClassifier(**asked, allow_useless=True, insecure_seed=seed, outside="project").fit(
             data.x, data.y
         )
+
+
+def _accuracy(fitted: PrivateKDEClassifier, data: DataSet) -> float:
+    return float(np.mean(fitted.predict(data.x_test) == data.y_test))
 
 
 def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], classes: NDArray[Any], seed: int) -> float:
@@ -218,24 +254,58 @@ def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], cla
     return float(np.mean(predicted == data.y_test))
 
 
-def _spread(values: list[float]) -> str:
-    return f"{np.mean(values):.1%} ({np.std(values, ddof=1):.1%})"
+def about(arguments: Sequence[str], seconds: float) -> Row:
+    """What the numbers came from; of the files only the names."""
+    names = [Path(one).name if Path(one).is_absolute() else one for one in arguments]
+    return {
+        "command": shlex.join(["python", "benchmarks/geometric.py", *names]),
+        "date": datetime.now(UTC).date().isoformat(),
+        "seconds": round(seconds),
+        "cores": os.cpu_count(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+    }
+
+
+def show(console: Console, found: Row) -> None:
+    """Print what a measure found."""
+    for title, content in found.items():
+        settings = ", ".join(f"{name} {_short(value)}" for name, value in content.items() if name != "rows")
+        columns = [name for name in content["rows"][0] if name != "mean_squared_errors"]
+        shown = Table(*columns, title=title, caption=settings)
+        for row in content["rows"]:
+            shown.add_row(*(_short(row[name]) for name in columns))
+        console.print(shown)
+
+
+def _short(value: object) -> str:
+    if isinstance(value, list):
+        return f"{np.mean(value):.4g} ± {np.std(value, ddof=1):.2g}"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "—" if value is None else str(value)
 
 
 def main() -> None:
-    """Print everything as Markdown."""
+    """Measure, print, and write what was found after each part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, nargs="*", default=[], metavar="FILE.npz")
-    parser.add_argument("--output", type=Path, metavar="FILE.md")
+    parser.add_argument("--output", type=Path, metavar="FILE.json")
+    parser.add_argument("--tiny", action="store_true")
     parsed = parser.parse_args()
+    if parsed.output is not None:
+        require_writable(parsed.output)
+    size = TINY if parsed.tiny else FULL
     data = [DataSet.read(path) for path in parsed.data]
-    console, sections = Console(width=400, soft_wrap=True), []
-    measures: list[Callable[[], Lines]] = [noise, partial(errors, data), *(partial(accuracies, one) for one in data)]
+    measures: list[Callable[[], Row]] = [noise, partial(errors, data, size)]
+    measures += [partial(accuracies, one, size) for one in data]
+    console, start, found = Console(), time.monotonic(), Row()
     for measure in measures:
-        sections.append("\n".join(measure()) + "\n")
-        console.print(sections[-1], markup=False, highlight=False)
+        part = measure()
+        show(console, part)
+        found |= part
         if parsed.output is not None:
-            write_text(parsed.output, "\n".join(sections))
+            record = {"about": about(sys.argv[1:], time.monotonic() - start), **found}
+            write_text(parsed.output, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
 
 
 if __name__ == "__main__":

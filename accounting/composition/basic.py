@@ -24,7 +24,7 @@ class Basic:
         return log_ratio(instance_delta(protocol, epsilon / k, certified=certified), delta / k)
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
-        """K times the exact instance ε at δ/k."""
+        """The exact ε of one instance at δ/k, k times."""
         return touched.total * protocol.epsilon(delta / touched.total)
 
     def instance_point(

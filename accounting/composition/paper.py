@@ -46,7 +46,7 @@ def lemma_4_8_epsilon(flip_probability: float, delta_0: float, n_users: int) -> 
 
 
 def published_three_negative_binomial(epsilon_0: float, delta_0: float, n_users: int) -> ThreeNegativeBinomial:
-    """P = e^{−0.99ε₀}, r' = 3(1 + ln(2e^{0.99ε₀}/δ₀)), p' = e^{−cε₀/(ε₀ + ln(1/δ₀))}.
+    """Parameters p = e^{−0.99ε₀}, r' = 3(1 + ln(2e^{0.99ε₀}/δ₀)), p' = e^{−cε₀/(ε₀ + ln(1/δ₀))}.
 
     The publication leaves the constant c open; the largest c (fewest messages) that the exact law
     allows is used.

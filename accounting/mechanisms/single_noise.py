@@ -47,7 +47,7 @@ class SingleNoise(BitsumProtocol):
         ]
 
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
-        """B + E[ν]."""
+        """For a bit b: b + E[ν]."""
         return mean_bit + self.noise_mean() / self.n_users
 
     @property
@@ -106,12 +106,12 @@ class NegativeBinomialNoise(SingleNoise):
 
     @staticmethod
     def with_rmse(rmse: float, n_users: int, *, continue_probability: float) -> NegativeBinomialNoise:
-        """R = rmse² (1−p)²/p."""
+        """Shape r = rmse² (1−p)²/p."""
         p = continue_probability
         return NegativeBinomialNoise(n_users=n_users, shape=rmse * rmse * (1.0 - p) ** 2 / p, continue_probability=p)
 
     def parameters(self) -> dict[str, float | int]:
-        """R in total and per user, and p."""
+        """Shape r in total and per user, and p."""
         return {
             "shape": self.shape,
             "shape_per_user": self.shape / self.n_users,
@@ -123,9 +123,9 @@ class NegativeBinomialNoise(SingleNoise):
         return negative_binomial(self.shape, self.continue_probability)
 
     def noise_mean(self) -> float:
-        """R p/(1−p)."""
+        """Mean r p/(1−p)."""
         return self.shape * self.continue_probability / (1.0 - self.continue_probability)
 
     def variance(self, n_present: int) -> float:
-        """R p/(1−p)², more if more users take part than were counted on."""
+        """Variance r p/(1−p)², more if more users take part than were counted on."""
         return self.noise_mean() / (1.0 - self.continue_probability) * n_present / self.n_users

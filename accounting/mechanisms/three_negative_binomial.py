@@ -1,4 +1,4 @@
-"""3NB: correlated noise, messages ±1, with a generalised shape k.
+"""3NB: correlated noise, messages ±1, with a generalized shape k.
 
 A user sends b + ψ1 + ψ3 messages "+1" and ψ2 + ψ3 messages "−1", with ψ1, ψ2 ~ NB(k/n, p) and the flood
 ψ3 ~ NB(r'/n, p'). The paper's protocol is k = 1; its text prints r' without the 1/n. After shuffling
@@ -60,7 +60,7 @@ class ThreeNegativeBinomial(BitsumProtocol):
     def with_rmse(
         rmse: float, n_users: int, *, noise_shape: int, flood_shape: float, flood_ratio: float
     ) -> ThreeNegativeBinomial:
-        """P from 2kp/(1−p)² = rmse²; the flood's deviation is `flood_ratio` times that of G1."""
+        """The noise p from 2kp/(1−p)² = rmse²; the flood's deviation is `flood_ratio` times that of G1."""
         half_variance = rmse * rmse / 2.0
         return ThreeNegativeBinomial(
             n_users=n_users,
@@ -87,7 +87,7 @@ class ThreeNegativeBinomial(BitsumProtocol):
         return 2.0 * self.noise_shape * p / (1.0 - p) ** 2 * n_present / self.n_users
 
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
-        """B + (2/n)[kp/(1−p) + r'p'/(1−p')]."""
+        """For a bit b: b + (2/n)[kp/(1−p) + r'p'/(1−p')]."""
         p, flood = self.continue_probability, self.flood_continue_probability
         noise = self.noise_shape * p / (1.0 - p) + self.flood_shape * flood / (1.0 - flood)
         return mean_bit + 2.0 / self.n_users * noise
@@ -103,7 +103,7 @@ class ThreeNegativeBinomial(BitsumProtocol):
         return [self._line(flood) if self.noise_shape == 1 else self._plane(flood)]
 
     def _line(self, flood: Pmf) -> Pair:
-        """K = 1: the atom {U > V}, and {U = u ≤ V} with P_0 = (1−p) a(u), P_1 = (1−p) p a(u−1)."""
+        """Shape k = 1: the atom {U > V}, and {U = u ≤ V} with P_0 = (1−p) a(u), P_1 = (1−p) p a(u−1)."""
         p = self.continue_probability
         stop = 1.0 - p
         (a,) = self._filtered(flood, 1, self._noise().stop)
@@ -218,7 +218,7 @@ def _continuation(variance_per_shape: float) -> float:
 
 
 def _coefficients(distance: int, k: int) -> Array:
-    """C(d−1−i, k−1−i) C(k−1+i, i) for i = 0, …, k−1; the first binomial is generalised (d−1−i may be negative)."""
+    """C(d−1−i, k−1−i) C(k−1+i, i) for i = 0, …, k−1; the first binomial is generalized (d−1−i may be negative)."""
     return np.array([_binomial(distance - 1 - i, k - 1 - i) * math.comb(k - 1 + i, i) for i in range(k)])
 
 

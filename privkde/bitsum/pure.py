@@ -33,7 +33,7 @@ class PureNoise(Bitsum):
         return PureNoise(law=law)
 
     def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
-        """S + b ones and s zeros, or nothing with probability q.
+        """A bit b is sent as s + b ones and s zeros, or nothing with probability q.
 
         Speaking is randomized response on the constant 1, wrong with probability q (or on 0, for q > ½).
         """

@@ -194,6 +194,11 @@ def test_noise_divisible_protocols_promise_nothing_locally() -> None:
 # --- the document ---
 
 
+def test_whole_numbers_and_reals_ask_for_the_same_document() -> None:
+    whole, real = (PlanRequest(users=50, dim=2, epsilon=one(2), delta=one(0), bitsum="pure") for one in (int, float))
+    assert json.dumps(whole.to_json()) == json.dumps(real.to_json())
+
+
 @pytest.mark.parametrize("bitsum", ["rr", "poisson", "pure"])
 def test_json_round_trip(bitsum: str) -> None:
     plan = plan_budget(**SMALL, bitsum=bitsum, classes=3, label_epsilon=2.0)

@@ -108,7 +108,7 @@ def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_role_that_may_only_charge(postgres: Server) -> None:
-    """The privileges that docs/ledger.md asks for are enough to charge, and not enough to change what was charged."""
+    """What docs/reference/ledger.md asks for is enough to charge, and not enough to change what was charged."""
     url = postgres.database()
     role = f"charger_of_{sa.make_url(url).database}"
     Ledger.open(url).close()

@@ -105,11 +105,11 @@ def test_size_is_as_documented(n_instances: int, content_bits: int, count: int) 
 
 
 @pytest.mark.parametrize("name", ["rr", "3nb", "poisson"])
-@pytest.mark.parametrize("repetitions", [2, 3, 768])
+@pytest.mark.parametrize("repetitions", [1, 2, 3, 768])
 def test_bits_of_a_message_are_those_accounted_for(name: str, repetitions: int) -> None:
     announcement = announced(small_laws(2)[name], repetitions=repetitions)
     facts, law = announcement.plan.request.facts(), announcement.plan.protocol()
-    assert announcement.wire_format().width == facts.instance_bits + law.content_bits
+    assert announcement.wire_format().width == facts.message_bits(law.content_bits)
     assert announcement.wire_format().n_instances == facts.n_instances == repetitions
 
 

@@ -1,7 +1,7 @@
 """The paper under test: six small programs, each about one place in the paper that needs care.
 
-`python -m verification.paper` prints what they find; docs/paper-under-test.md holds the same lines, and a test keeps
-the two equal. Each program computes exactly where it can, and otherwise draws with a fixed seed.
+`python -m verification.paper` prints what they find; docs/paper-under-test.md runs them while the guide is built. Each
+program computes exactly where it can, and otherwise draws with a fixed seed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import ModuleType
 
 from verification.paper import central_baseline, class_counts, debiasing, flood_share, repeated_rows, touched_instances
 
-WIDTH = 100
+WIDTH = 84
 
 
 def _program(module: ModuleType) -> Callable[[], list[str]]:
