@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo system test lint bench study docs format clean
+export NO_MKDOCS_2_WARNING = 1
+.PHONY: help demo system test lint bench study docs preview publish-docs format clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
 demo: $(VENV)/.installed-report ## Teach digits to an analyzer that sees none of them (demo-output/index.html)
 	$(BIN)/privkde demo --output demo-output
@@ -45,15 +46,25 @@ bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the s
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow
 
-docs: $(VENV)/.installed-docs ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict
+docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
+	$(BIN)/mkdocs build --quiet
+
+preview: $(VENV)/.installed-docs ## Build the guide into site-preview/ and run only PAGES="tutorials/plan.md …"
+	GUIDE_PAGES="$(or $(PAGES),none)" $(BIN)/mkdocs build --quiet --no-strict --site-dir site-preview
+
+publish-docs: $(VENV)/.installed-docs ## Add this version of the guide to the local branch gh-pages; all versions in site/
+	GUIDE_VERSIONS=mike PATH="$(CURDIR)/$(BIN):$$PATH" mike deploy --update-aliases --alias-type redirect \
+		"$$($(BIN)/python -c 'import privkde; print(privkde.__version__)')" latest
+	$(BIN)/mike set-default latest
+	rm -rf site && mkdir site && git archive gh-pages | tar -x -C site
+	@echo "site/ holds every version. To publish: git push origin gh-pages"
 
 format: $(VENV)/.installed-dev ## Rewrite the code in house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean: ## Remove everything the other targets make, except .venv
-	rm -rf site demo-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .cache site site-preview demo-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,0 +1,1 @@
+"""What builds the guide: code on its pages runs, its formulas become MathML, its links are followed."""

@@ -1,0 +1,202 @@
+"""Names of the code on pages: what the build imports, what the code itself says of it, and the paper's symbols."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable
+from functools import cache
+from html import escape
+from importlib import import_module
+from typing import Any
+
+import griffe
+from accounting.request import DESCRIPTIONS
+
+from guide.pages import PageError
+from guide.writing import table
+
+REQUEST = "accounting.request.PlanRequest."
+"""Fields of a request are described in a table of their own, which the command line shows, too."""
+
+_FACTS = "accounting.kernels.KernelFacts."
+_THREE = "accounting.mechanisms.three_negative_binomial.ThreeNegativeBinomial."
+_PURE = "accounting.mechanisms.pure.Pure."
+
+PEOPLE = (
+    ("n", f"{REQUEST}users"),
+    ("", "accounting.mechanisms.base.BitsumProtocol.n_users", "users whose noise the guarantee counts on"),
+    ("n_min", f"{REQUEST}min_users"),
+    ("d", f"{REQUEST}dim"),
+    ("m", f"{REQUEST}classes"),
+    ("Π_R", "privkde.parties.Randomizer"),
+    ("Π_S", "privkde.parties.Shuffler"),
+    ("Π_A", "privkde.parties.Analyzer"),
+)
+PRIVACY = (
+    ("ε", f"{REQUEST}epsilon"),
+    ("δ", f"{REQUEST}delta"),
+    ("ε₀", "accounting.planning.Plan.epsilon_0", "ε of one bitsum instance: a point of its exact profile"),
+    ("δ₀", "accounting.planning.Plan.delta_0", "δ of one bitsum instance at ε₀"),
+    (
+        "δ′",
+        "accounting.composition.advanced.advanced_epsilon",
+        "its argument `slack_delta`: what advanced composition spends itself",
+    ),
+    ("ε_lbl", f"{REQUEST}label_epsilon"),
+    ("c̃", "privkde.labels.randomize_labels"),
+    ("ñ_c", "privkde.model.DensityModel.sizes"),
+)
+KERNEL = (
+    ("k(x, y)", "privkde.kernels.base.LsqFamily.kernel"),
+    ("h", "privkde.kernels.base.KernelChoice.bandwidth", "scale of a kernel, exp(−‖x−y‖²/h²) for the Gaussian"),
+    ("(f_i, g_i)", "privkde.kernels.base.LsqFamily"),
+    ("f_i(x)", "privkde.kernels.base.LsqFamily.scaled_features"),
+    ("g_i(y)", "privkde.kernels.base.LsqFamily.query_features"),
+    ("I", f"{REQUEST}repetitions"),
+    ("", f"{_FACTS}n_repetitions", "repetitions that the family uses: one for identity features"),
+    ("Q", f"{_FACTS}n_coordinates", "coordinates of one f_i(x)"),
+    ("R", f"{_FACTS}bound", "largest absolute value of a coordinate"),
+    ("", f"{REQUEST}bound"),
+    ("S", f"{_FACTS}sparsity", "largest number of non-zero coordinates of one f_i(x)"),
+    ("β", f"{_FACTS}bias", "largest distance of E[f(x)·g(y)] from the kernel; a prediction where R < 1"),
+    ("", f"{REQUEST}bias"),
+)
+BITSUM = (
+    ("Π", "accounting.mechanisms.base.BitsumProtocol"),
+    ("", "privkde.bitsum.base.Bitsum"),
+    ("b_ij", "privkde.bitsum.base.Bitsum.respond"),
+    ("Γ̃", "privkde.messages.Messages"),
+    ("B̃_ij", "privkde.bitsum.base.Bitsum.estimate"),
+    ("F̃_ij", "privkde.parties.Analyzer.sums"),
+    ("K̃_c(y)", "privkde.model.DensityModel.densities"),
+    ("KDE_X(y)", "privkde.baselines.exact_densities"),
+    ("𝓔_Π", "accounting.mechanisms.base.BitsumProtocol.rmse"),
+    ("supRMSE", "accounting.error.sup_error_bound"),
+    (
+        "p_RR",
+        "accounting.mechanisms.randomized_response.RandomizedResponse.flip_probability",
+        "probability that randomized response reports the wrong bit, strictly between 0 and ½",
+    ),
+    ("NB(r, p)", "privkde.laws.NegativeBinomial"),
+    ("ψ₁, ψ₂, ψ₃", "privkde.bitsum.three_negative_binomial.CorrelatedNoise.noise"),
+    ("r", f"{_THREE}noise_shape", "n·r, which is 1 in the paper: shape of the noise of all users; k in the proofs"),
+    ("p", f"{_THREE}continue_probability", "probability that the noise goes on"),
+    ("r′", f"{_THREE}flood_shape", "shape of the flood of all users together; each of them draws r′/n"),
+    ("p′", f"{_THREE}flood_continue_probability", "probability that the flood goes on"),
+)
+OURS = (
+    ("H_γ(P‖Q)", "accounting.profile.Pair.hockey_stick"),
+    ("A₁, A₀", "accounting.mechanisms.base.BitsumProtocol.pairs"),
+    ("δ(ε)", "accounting.mechanisms.base.BitsumProtocol.delta"),
+    ("k", "accounting.composition.base.Touched.total"),
+    (
+        "t_i",
+        "accounting.composition.base.Touched",
+        "how far a change of record moves the probability of bit i",
+    ),
+    ("Δ²", f"{_FACTS}squared_shift"),
+    ("T", f"{_FACTS}largest_shift"),
+    ("w", f"{_FACTS}size_weight"),
+    ("ε_loc", "accounting.mechanisms.base.BitsumProtocol.local_guarantee"),
+    ("σ_max", "privkde.kernels.inner_product.SignFamily.squared_shift"),
+    ("σ", "privkde.kernels.projection.distortion_bound"),
+    ("ε′", f"{_PURE}noise_epsilon", "Pure: ε of the noise alone, at most that of the instance"),
+    ("q", f"{_PURE}silence_probability", "Pure: probability that a user sends no input messages"),
+    ("s", f"{_PURE}base_messages", "Pure: messages of either sign that a user sends besides its bit"),
+    ("r", f"{_PURE}flood_shape", "Pure: shape of the flood of all users together"),
+    ("p_f", f"{_PURE}flood_continue_probability", "Pure: probability that the flood goes on"),
+)
+
+
+def linked(name: str, *, short: bool = False) -> str:
+    """A dotted name that exists, as a link to where the reference describes it; if short, without its module."""
+    found(name)
+    parts = name.removeprefix(f"{_module(name)}.").split(".") if short else name.split(".")
+    return f'<autoref identifier="{_anchor(name)}">{code(".<wbr>".join(escape(part) for part in parts))}</autoref>'
+
+
+def code(html: str) -> str:
+    """Code that breaks between words only, even in a narrow table."""
+    return f'<code style="word-break: normal">{html}</code>'
+
+
+def found(name: str) -> Any:
+    """What a dotted name stands for; ends the build if it stands for nothing."""
+    module = _module(name)
+    value: Any = import_module(module)
+    for part in name.removeprefix(module).split(".")[1:]:
+        if not hasattr(value, part) and part not in _fields(value):
+            raise PageError(f"{name!r} does not exist: {value.__name__!r} has no {part!r}.")
+        value = getattr(value, part, None)
+    return value
+
+
+def _module(name: str) -> str:
+    """The longest beginning of a dotted name that can be imported."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ".".join(parts[:length])
+        try:
+            import_module(module)
+        except ModuleNotFoundError:
+            continue
+        return module
+    raise PageError(f"{name!r} does not exist.")
+
+
+def _fields(value: Any) -> set[str]:
+    """Fields without a default are no attributes of their class."""
+    return {field.name for field in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+
+
+def _anchor(name: str) -> str:
+    """The nearest name, up from this one, that the reference shows: it leaves out what has no docstring."""
+    while not _docstring(name):
+        name = name.rpartition(".")[0]
+    return name
+
+
+@cache
+def _package(name: str) -> griffe.Object | griffe.Alias:
+    return griffe.load(name)
+
+
+def _docstring(name: str) -> str:
+    package, _, rest = name.partition(".")
+    if not rest:
+        return "a package"
+    told: griffe.Object | griffe.Alias = _package(package)
+    for part in rest.split("."):
+        told = told.all_members[part]
+    return "" if told.docstring is None else told.docstring.value
+
+
+def meaning(name: str) -> str:
+    """What the code says of a name, in its first sentence; nothing if it says nothing."""
+    if name.startswith(REQUEST):
+        return DESCRIPTIONS[name.removeprefix(REQUEST)]
+    first = " ".join(_docstring(name).split("\n\n")[0].split())
+    sentence = re.split(r"(?<=[.;])\s(?=[A-Z])", first)[0].rstrip(".")
+    return sentence[:1].lower() + sentence[1:] if re.match(r"[A-Z][a-z]+\b", sentence) else sentence
+
+
+def symbols(listed: Iterable[tuple[str, ...]]) -> None:
+    """Print a table of (symbol, name) or (symbol, name, words): these words, else what the code says of the name."""
+    rows = []
+    for letter, name, *words in listed:
+        told = " ".join(words) or meaning(name)
+        if not told:
+            raise PageError(f"nothing is said of {letter!r}: {name!r} has no docstring.")
+        rows.append([letter, linked(name, short=True), told])
+    table(["symbol", "in the code", "meaning"], rows)
+
+
+def members(name: str) -> None:
+    """Print a table of the members of an enumeration, in the words of the code."""
+    kind = found(name)
+    rows = [
+        [code(escape(one.value)), linked(f"{name}.{one.name}", short=True), meaning(f"{name}.{one.name}")]
+        for one in kind
+    ]
+    table(["value", "in the code", "meaning"], rows)
