@@ -47,7 +47,7 @@ study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow
 
 docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
-	$(BIN)/mkdocs build --quiet
+	$(BIN)/mkdocs build --strict
 
 preview: $(VENV)/.installed-docs ## Build the guide into site-preview/ and run only PAGES="tutorials/plan.md …"
 	GUIDE_PAGES="$(or $(PAGES),none)" $(BIN)/mkdocs build --quiet --no-strict --site-dir site-preview
@@ -64,8 +64,8 @@ format: $(VENV)/.installed-dev ## Rewrite the code in house format
 	$(BIN)/ruff format .
 
 clean: ## Remove everything the other targets make, except .venv
-	rm -rf .cache site site-preview demo-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	rm -rf .cache site site-preview demo-output build dist *.egg-info .mypy_cache .pytest_cache .hypothesis
+	find . \( -name __pycache__ -o -name .ruff_cache \) -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

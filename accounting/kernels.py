@@ -40,10 +40,15 @@ class KernelFacts:
     name: str
     dim: int
     n_repetitions: int
+    """Repetitions that the family uses: one for identity features."""
     n_coordinates: int
+    """Coordinates of one f_i(x)."""
     bound: float
+    """Largest absolute value of a coordinate."""
     sparsity: int
+    """Largest number of non-zero coordinates of one f_i(x)."""
     bias: float
+    """Largest distance of E[f(x)·g(y)] from the kernel; a prediction where R < 1."""
     feature: float
     rounding: float
     privacy: float

@@ -39,7 +39,9 @@ class Plan:
     bitsum: str
     guarantees: tuple[Guarantee, ...]
     epsilon_0: float
+    """ε of one bitsum instance: a point of its exact profile."""
     delta_0: float
+    """δ of one bitsum instance at ε₀."""
     parameters: Mapping[str, float | int] = field(hash=False)
     instances_per_user: int
     ladder: Mapping[str, float | None] = field(hash=False)

@@ -30,6 +30,7 @@ class BitsumProtocol(abc.ABC):
     """Bits of a message besides the name of its instance."""
 
     n_users: int
+    """Users whose noise the guarantee counts on."""
 
     def __post_init__(self) -> None:
         require_integer("n_users", self.n_users, low=1, high=MOST_USERS)

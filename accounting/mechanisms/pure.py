@@ -47,11 +47,17 @@ class Pure(BitsumProtocol):
     name: ClassVar[str] = "pure"
 
     epsilon_target: float
+    """ε of the instance."""
     noise_epsilon: float
+    """ε of the noise alone, at most that of the instance."""
     silence_probability: float
+    """Probability that a user sends no input messages."""
     base_messages: int
+    """Messages of either sign that a user sends besides its bit."""
     flood_shape: float
+    """Shape of the flood of all users together."""
     flood_continue_probability: float
+    """Probability that the flood goes on."""
 
     def __post_init__(self) -> None:
         BitsumProtocol.__post_init__(self)

@@ -38,6 +38,7 @@ class RandomizedResponse(BitsumProtocol):
     name: ClassVar[str] = "rr"
 
     flip_probability: float
+    """Probability that a user reports the wrong bit, strictly between 0 and ½."""
 
     def __post_init__(self) -> None:
         BitsumProtocol.__post_init__(self)

@@ -45,9 +45,13 @@ class ThreeNegativeBinomial(BitsumProtocol):
     name: ClassVar[str] = "3nb"
 
     noise_shape: int
+    """Shape of the noise of all users together, k in the proofs; n·r, which is 1 in the paper."""
     continue_probability: float
+    """Probability that the noise goes on."""
     flood_shape: float
+    """Shape of the flood of all users together; each of them draws r′/n."""
     flood_continue_probability: float
+    """Probability that the flood goes on."""
 
     def __post_init__(self) -> None:
         BitsumProtocol.__post_init__(self)

@@ -17,7 +17,8 @@ from guide.pages import PageError, has_code
 ROOT = Path(__file__).parents[2]
 MEMORY = ROOT / ".cache" / "guide"
 PACKAGES = ("accounting", "privkde", "verification", "docs/guide")
-"""What a page's results depend on, besides its own text, data files of the guide and the installed packages."""
+READ = ("Makefile", "pyproject.toml", "docs/**/*.json", "docs/proofs/*.md")
+"""What a page's results depend on, besides its own text, the names of all pages and the installed packages."""
 SETTINGS = {
     "COLUMNS": str(COLUMNS),
     "MPLBACKEND": "Agg",
@@ -71,8 +72,9 @@ def _state() -> str:
     digest = hashlib.sha256(sys.version.encode())
     for one in sorted(f"{one.name} {one.version}" for one in distributions()):
         digest.update(one.encode())
-    read = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*")) if path.suffix != ".pyc"]
-    for path in [*read, *sorted((ROOT / "docs").rglob("*.json"))]:
+    called = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*")) if path.suffix != ".pyc"]
+    digest.update("\n".join(sorted(path.name for path in (ROOT / "docs").rglob("*.md"))).encode())
+    for path in [*called, *(path for pattern in READ for path in sorted(ROOT.glob(pattern)))]:
         if path.is_file():
             digest.update(str(path.relative_to(ROOT)).encode())
             digest.update(path.read_bytes())

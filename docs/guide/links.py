@@ -1,4 +1,4 @@
-"""Follow every link of the built guide, and refuse anything that a page would load from elsewhere."""
+"""Follow every link of the built guide; refuse what a page would load from elsewhere, and pages that are too large."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 """Attributes whose address a browser fetches by itself."""
+LARGEST = 3_000_000
+"""Bytes of a page; a larger one holds a figure with far more points than anybody sees."""
 HARMLESS = ("canonical", "alternate", "next", "prev")
 
 
@@ -39,6 +41,8 @@ def broken(site: Path) -> Iterator[str]:
     pages = {path.resolve(): _read(path) for path in sorted(site.rglob("*.html")) if path.name != "404.html"}
     for path, found in pages.items():
         where = path.relative_to(site.resolve())
+        if path.stat().st_size > LARGEST:
+            yield f"{where} has more than {LARGEST:,} bytes"
         for address in found.loaded:
             if urlsplit(address).netloc:
                 yield f"{where} loads {address} from elsewhere"

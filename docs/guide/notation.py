@@ -25,7 +25,7 @@ _PURE = "accounting.mechanisms.pure.Pure."
 
 PEOPLE = (
     ("n", f"{REQUEST}users"),
-    ("", "accounting.mechanisms.base.BitsumProtocol.n_users", "users whose noise the guarantee counts on"),
+    ("", "accounting.mechanisms.base.BitsumProtocol.n_users"),
     ("n_min", f"{REQUEST}min_users"),
     ("d", f"{REQUEST}dim"),
     ("m", f"{REQUEST}classes"),
@@ -36,8 +36,8 @@ PEOPLE = (
 PRIVACY = (
     ("ε", f"{REQUEST}epsilon"),
     ("δ", f"{REQUEST}delta"),
-    ("ε₀", "accounting.planning.Plan.epsilon_0", "ε of one bitsum instance: a point of its exact profile"),
-    ("δ₀", "accounting.planning.Plan.delta_0", "δ of one bitsum instance at ε₀"),
+    ("ε₀", "accounting.planning.Plan.epsilon_0"),
+    ("δ₀", "accounting.planning.Plan.delta_0"),
     (
         "δ′",
         "accounting.composition.advanced.advanced_epsilon",
@@ -49,17 +49,17 @@ PRIVACY = (
 )
 KERNEL = (
     ("k(x, y)", "privkde.kernels.base.LsqFamily.kernel"),
-    ("h", "privkde.kernels.base.KernelChoice.bandwidth", "scale of a kernel, exp(−‖x−y‖²/h²) for the Gaussian"),
+    ("h", "privkde.kernels.base.KernelChoice.bandwidth"),
     ("(f_i, g_i)", "privkde.kernels.base.LsqFamily"),
     ("f_i(x)", "privkde.kernels.base.LsqFamily.scaled_features"),
     ("g_i(y)", "privkde.kernels.base.LsqFamily.query_features"),
     ("I", f"{REQUEST}repetitions"),
-    ("", f"{_FACTS}n_repetitions", "repetitions that the family uses: one for identity features"),
-    ("Q", f"{_FACTS}n_coordinates", "coordinates of one f_i(x)"),
-    ("R", f"{_FACTS}bound", "largest absolute value of a coordinate"),
+    ("", f"{_FACTS}n_repetitions"),
+    ("Q", f"{_FACTS}n_coordinates"),
+    ("R", f"{_FACTS}bound"),
     ("", f"{REQUEST}bound"),
-    ("S", f"{_FACTS}sparsity", "largest number of non-zero coordinates of one f_i(x)"),
-    ("β", f"{_FACTS}bias", "largest distance of E[f(x)·g(y)] from the kernel; a prediction where R < 1"),
+    ("S", f"{_FACTS}sparsity"),
+    ("β", f"{_FACTS}bias"),
     ("", f"{REQUEST}bias"),
 )
 BITSUM = (
@@ -73,17 +73,13 @@ BITSUM = (
     ("KDE_X(y)", "privkde.baselines.exact_densities"),
     ("𝓔_Π", "accounting.mechanisms.base.BitsumProtocol.rmse"),
     ("supRMSE", "accounting.error.sup_error_bound"),
-    (
-        "p_RR",
-        "accounting.mechanisms.randomized_response.RandomizedResponse.flip_probability",
-        "probability that randomized response reports the wrong bit, strictly between 0 and ½",
-    ),
+    ("p_RR", "accounting.mechanisms.randomized_response.RandomizedResponse.flip_probability"),
     ("NB(r, p)", "privkde.laws.NegativeBinomial"),
     ("ψ₁, ψ₂, ψ₃", "privkde.bitsum.three_negative_binomial.CorrelatedNoise.noise"),
-    ("r", f"{_THREE}noise_shape", "n·r, which is 1 in the paper: shape of the noise of all users; k in the proofs"),
-    ("p", f"{_THREE}continue_probability", "probability that the noise goes on"),
-    ("r′", f"{_THREE}flood_shape", "shape of the flood of all users together; each of them draws r′/n"),
-    ("p′", f"{_THREE}flood_continue_probability", "probability that the flood goes on"),
+    ("r", f"{_THREE}noise_shape"),
+    ("p", f"{_THREE}continue_probability"),
+    ("r′", f"{_THREE}flood_shape"),
+    ("p′", f"{_THREE}flood_continue_probability"),
 )
 OURS = (
     ("H_γ(P‖Q)", "accounting.profile.Pair.hockey_stick"),
@@ -101,11 +97,11 @@ OURS = (
     ("ε_loc", "accounting.mechanisms.base.BitsumProtocol.local_guarantee"),
     ("σ_max", "privkde.kernels.inner_product.SignFamily.squared_shift"),
     ("σ", "privkde.kernels.projection.distortion_bound"),
-    ("ε′", f"{_PURE}noise_epsilon", "Pure: ε of the noise alone, at most that of the instance"),
-    ("q", f"{_PURE}silence_probability", "Pure: probability that a user sends no input messages"),
-    ("s", f"{_PURE}base_messages", "Pure: messages of either sign that a user sends besides its bit"),
-    ("r", f"{_PURE}flood_shape", "Pure: shape of the flood of all users together"),
-    ("p_f", f"{_PURE}flood_continue_probability", "Pure: probability that the flood goes on"),
+    ("ε′", f"{_PURE}noise_epsilon"),
+    ("q", f"{_PURE}silence_probability"),
+    ("s", f"{_PURE}base_messages"),
+    ("r", f"{_PURE}flood_shape"),
+    ("p_f", f"{_PURE}flood_continue_probability"),
 )
 
 
@@ -123,12 +119,12 @@ def code(html: str) -> str:
 
 def found(name: str) -> Any:
     """What a dotted name stands for; ends the build if it stands for nothing."""
-    module = _module(name)
-    value: Any = import_module(module)
-    for part in name.removeprefix(module).split(".")[1:]:
+    above = _module(name)
+    value: Any = import_module(above)
+    for part in name.removeprefix(above).split(".")[1:]:
         if not hasattr(value, part) and part not in _fields(value):
-            raise PageError(f"{name!r} does not exist: {value.__name__!r} has no {part!r}.")
-        value = getattr(value, part, None)
+            raise PageError(f"{name!r} does not exist: {above!r} has no {part!r}.")
+        value, above = getattr(value, part, None), f"{above}.{part}"
     return value
 
 

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<language>[\w+-]*)(?P<rest>[^`]*)$")
+OPENS = re.compile(r"(?:[-*+]|\d+[.)]|:|!!!|\?\?\?\+?|===|\[\^)")
+"""Beginnings of lines that indented lines belong to: lists, definitions, admonitions, tabs, footnotes."""
 RUNNABLE = ("python", "console")
 UNRUN = ("text", "")
 """Fences that hold no code: a drawing in letters, a formula, a format. Every other language is refused."""
@@ -52,6 +54,8 @@ def split(text: str) -> list[Prose | Block]:
     while number < len(lines):
         opening = FENCE.match(lines[number])
         if opening is None:
+            if _is_indented_code(lines, number):
+                raise PageError(f"line {number + 1}: indented code does not run; put it into a fence.")
             prose.append(lines[number])
             number += 1
             continue
@@ -68,6 +72,14 @@ def has_code(text: str) -> bool:
     return any(
         piece.language in RUNNABLE if isinstance(piece, Block) else VALUE.search(piece.text) for piece in split(text)
     )
+
+
+def _is_indented_code(lines: list[str], number: int) -> bool:
+    """Whether Markdown takes a line for code because of its indent: after a blank line, and no part of a list."""
+    if not lines[number].startswith("    ") or not lines[number].strip() or (number and lines[number - 1].strip()):
+        return False
+    above = next((line for line in reversed(lines[:number]) if line and not line.startswith(" ")), "")
+    return not OPENS.match(above)
 
 
 def _closing(lines: list[str], number: int, opening: re.Match[str]) -> int:

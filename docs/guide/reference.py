@@ -6,7 +6,7 @@ import argparse
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -14,7 +14,7 @@ from typing import Any
 
 from guide.execution import COLUMNS
 from guide.pages import PageError
-from guide.writing import in_words
+from guide.writing import in_words, table
 
 DOCS = Path(__file__).parents[1]
 ELSEWHERE = {"Plan": "plans.md", "Contract": "plans.md"}
@@ -34,7 +34,7 @@ def exported(package: str) -> None:
         about = (inspect.getdoc(described) or "").split("\n\n")[0]
         words = f"`{found!r}`" if is_value else " ".join(about.split())
         rows.append([f'<span id="{package}.{name}"></span>[`{name}`]({link})', words])
-    _table(["name", "what it is"], rows)
+    table(["name", "what it is"], rows)
 
 
 def require_modules(package: str, page: str, *, internal: Iterable[str]) -> None:
@@ -62,7 +62,7 @@ def commands(parser: argparse.ArgumentParser, level: int = 2) -> None:
             inner = [one for one in command._actions if isinstance(one, argparse._SubParsersAction)]
             if not inner:
                 print(f"\n```text\n{_usage(command)}\n```\n")
-                _table(["option", "meaning", "default"], [_option(command, one) for one in _visible(command)])
+                table(["option", "meaning", "default"], [_option(command, one) for one in _visible(command)])
             commands(command, level + 1)
 
 
@@ -84,8 +84,7 @@ def _option(parser: argparse.ArgumentParser, action: argparse.Action) -> list[st
     words = ", ".join(f"`{name} {value}`" if action.option_strings and value else f"`{name}`" for name in names)
     told = (action.help or "") % {**vars(action), "prog": parser.prog}
     stated = _DEFAULT.search(told)
-    meaning = _DEFAULT.sub("", told)
-    return [words, meaning.replace("|", "\\|"), stated[1] if stated else _default(parser, action)]
+    return [words, _DEFAULT.sub("", told), stated[1] if stated else _default(parser, action)]
 
 
 def _value(action: argparse.Action) -> str:
@@ -139,7 +138,7 @@ def requests(document: Mapping[str, Any]) -> None:
             print(f"\n### {name}\n")
             rows = [_member(member, inner, schema) for member, inner in schema["properties"].items()]
             width = 4 if any(row[3] for row in rows) else 3
-            _table(["member", "type", "default", "meaning"][:width], [row[:width] for row in rows])
+            table(["member", "type", "default", "meaning"][:width], [row[:width] for row in rows])
 
 
 def _member(name: str, schema: Mapping[str, Any], parent: Mapping[str, Any]) -> list[str]:
@@ -157,7 +156,7 @@ def answers(document: Mapping[str, Any]) -> None:
         for name, schema in document["components"]["schemas"].items()
         if schema.get("additionalProperties") is not False and name not in ELSEWHERE
     ]
-    _table(["answer", "members"], rows)
+    table(["answer", "members"], rows)
 
 
 def _names(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
@@ -192,11 +191,3 @@ def _range(schema: Mapping[str, Any]) -> str:
     if low is None or high is None:
         return ""
     return f", {'above ' if 'exclusiveMinimum' in schema else ''}{in_words(low)} to {in_words(high)}"
-
-
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    print("\n| " + " | ".join(header) + " |")
-    print("|" + ":---|" * len(header))
-    for row in rows:
-        print("| " + " | ".join(row) + " |")
-    print()

@@ -44,7 +44,8 @@ def _real(value: float, digits: int = 3) -> str:
 def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print a Markdown table; numbers as in prose, aligned to the right."""
     numeric = [
-        all(isinstance(row[column], Real) or row[column] in (None, "", "—") for row in rows)
+        any(isinstance(row[column], Real) for row in rows)
+        and all(isinstance(row[column], Real) or row[column] in (None, "", "—") for row in rows)
         for column in range(len(header))
     ]
     print("\n| " + " | ".join(header) + " |")

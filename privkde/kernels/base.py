@@ -44,6 +44,7 @@ class KernelChoice:
     repetitions: int | None = None
     bias: float | None = None
     bandwidth: float = 1.0
+    """Scale of a kernel, exp(−‖x−y‖²/h²) for the Gaussian."""
     projection: int | None = None
     bound: float | None = None
 

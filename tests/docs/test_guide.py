@@ -38,11 +38,15 @@ class TestPages:
             (f"```json\n{{}}{END}", "does not run"),
             (f"```python shown\nx = 1{END}", "no option 'shown'"),
             (f"{PYTHON}x = 1", "never closed"),
+            ("So:\n\n    privkde plan\n", "indented code"),
         ],
     )
     def test_what_is_no_page(self, text: str, reason: str) -> None:
         with pytest.raises(PageError, match=reason):
             split(text)
+
+    def test_indented_lines_that_belong_to_a_list(self) -> None:
+        assert len(split("- one\n\n    more of it\n\nTerm\n:   meaning\n\n    more\n")) == 1
 
     def test_has_code(self) -> None:
         assert has_code("a {{ value }} in prose")
@@ -209,3 +213,7 @@ class TestLinks:
         found = list(broken(tmp_path))
         assert len(found) == len(wrong)
         assert all(reason in line for reason, line in zip(wrong, found, strict=True))
+
+    def test_pages_that_are_too_large(self, tmp_path: Path) -> None:
+        (tmp_path / "index.html").write_text("x" * 3_000_001)
+        assert [line for line in broken(tmp_path) if "bytes" in line]
