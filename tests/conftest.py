@@ -1,6 +1,32 @@
-"""One Hypothesis profile for everyone: the same examples on every run, and no clock in the verdict."""
+"""One Hypothesis profile for everyone (the same examples on every run, and no clock in the verdict), and a browser."""
 
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("ci")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A real browser; where there is none, tests that need it are skipped."""
+    api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip("no chromium in PATH to show pages in")
+    with api.sync_playwright() as driver:
+        own = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield own
+        own.close()

@@ -7,7 +7,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import socket
 import subprocess
 import sys
@@ -27,15 +26,11 @@ from privkde.cli import main
 pytest.importorskip("playwright.sync_api", reason="the page is driven with playwright, which is not installed")
 pytest.importorskip("fastapi", reason="the service needs the extra 'api'")
 
-from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Request, Route, expect
 
 ROOT = Path(__file__).resolve().parents[2]
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 PATIENCE = 60_000.0
 """Milliseconds before a test gives up; nothing waits that long unless it is broken."""
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium in PATH to show the page in")
 
 SMALL = "#users=2000&dim=2&accountant=pld"
 SMALL_REQUEST: dict[str, Any] = {
@@ -74,14 +69,6 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             yield f"http://127.0.0.1:{port}/"
         finally:
             own.terminate()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield found
-        found.close()
 
 
 @contextmanager
