@@ -2,12 +2,13 @@
 PYTHON ?= $(shell python3.11 -c '' 2>/dev/null && echo python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 export NO_MKDOCS_2_WARNING = 1
-.PHONY: help demo system test lint bench study docs preview publish-docs format clean
+.PHONY: help demo system test lint bench bench-peers study docs preview publish-docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
@@ -43,6 +44,9 @@ bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the s
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/service.py
 
+bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estimators beside privkde (docs/results/peers.json)
+	$(PEERS)/bin/python -m benchmarks.peers --output docs/results/peers.json
+
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow
 
@@ -63,9 +67,9 @@ format: $(VENV)/.installed-dev ## Rewrite the code in house format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-clean: ## Remove everything the other targets make, except .venv
+clean: ## Remove everything the other targets make, except .venv and .venv-peers
 	rm -rf .cache site site-preview demo-output build dist *.egg-info .mypy_cache .pytest_cache .hypothesis
-	find . \( -name __pycache__ -o -name .ruff_cache \) -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+	find . \( -name __pycache__ -o -name .ruff_cache \) -not -path './$(VENV)*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -73,4 +77,11 @@ $(BIN)/python:
 # One stamp for each extra of pyproject.toml.
 $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	touch $@
+
+# Peers and what they depend on stay out of .venv.
+$(PEERS)/.installed: pyproject.toml benchmarks/peers/requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable . \
+		--requirement benchmarks/peers/requirements.txt
 	touch $@
