@@ -88,7 +88,7 @@ def main() -> None:
     parsed = parser.parse_args()
     if parsed.output is not None:
         require_writable(parsed.output)
-    console, start, found = Console(), time.monotonic(), Row()
+    console, start, found = Console(width=180), time.monotonic(), Row()
     for measure in measures(parsed.tiny):
         part = measure()
         show(console, part)

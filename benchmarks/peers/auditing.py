@@ -30,7 +30,11 @@ Bound = Callable[[Scores, Scores, float, int], float]
 
 ALPHA = 0.05
 SEED = 0
-SINGLE = {"one report, no shuffler": (1, 0.25), "one sum of 100 users": (100, 0.1)}
+SINGLE = {
+    "one report, no shuffler": (1, 0.25),
+    "one sum of 100 users": (100, 0.05),
+    "control: next to nothing to find": (100, 0.4999),
+}
 """Users and flip probability."""
 PROGRAM: dict[str, Any] = {"users": 200, "dim": 32, "repetitions": 16, "kernel": "gaussian", "epsilon": 4.0}
 DELTA = 1e-3
@@ -49,7 +53,7 @@ class Size:
     """Trials of those that take longer."""
 
 
-FULL = Size(samples=5_000, trials=500, slow_trials=40, slowest_trials=3)
+FULL = Size(samples=5_000, trials=300, slow_trials=20, slowest_trials=2)
 TINY = Size(samples=1_000, trials=20, slow_trials=2, slowest_trials=1)
 
 
