@@ -202,6 +202,18 @@ class TestModel:
             assert np.array_equal(embed_texts([texts[number]])[0], together[number])
             assert np.array_equal(embed_texts([texts[number]] * 3)[2], together[number])
 
+    def test_a_vector_does_not_depend_on_the_number_of_threads(self) -> None:
+        import torch
+
+        texts = [*sentences(6, 6), *sentences(2, 40, seed=4)]
+        alone = embed_texts(texts)
+        torch.set_num_threads(2)
+        try:
+            assert torch.get_num_threads() == 2
+            assert np.array_equal(embed_texts(texts), alone)
+        finally:
+            torch.set_num_threads(1)
+
     def test_padding_would_change_it(self) -> None:
         """The negative control, and the model's own way as a twin: equal but for the last bits."""
         texts = sentences(12, 30)
