@@ -1,20 +1,21 @@
-"""Vectors in files: `.npz` archives whose arrays are read a block at a time."""
+"""Vectors in files: `.npz` archives whose arrays are read and written a block at a time."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.blocks import Index
+from privkde.files import write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,46 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
     """A small array of an archive, such as labels; nothing is unpickled."""
     with _reading(path), zipfile.ZipFile(path) as archive, archive.open(_member(archive, path, name)) as member:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+@dataclass(frozen=True, slots=True)
+class RowBlocks:
+    """A matrix that is made while it is written: blocks of rows, `shape[0]` of them in all."""
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    blocks: Iterable[NDArray[Any]]
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any] | RowBlocks]) -> None:
+    """An archive that can be mapped (uncompressed, C order), whole or not at all; equal arrays give equal files."""
+
+    def write(temporary: Path) -> None:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
+            for name, array in arrays.items():
+                info = zipfile.ZipInfo(f"{name}.npy")  # dated 1980: the time of writing is no part of the data
+                info.external_attr = 0o644 << 16
+                with archive.open(info, "w", force_zip64=True) as member:
+                    if isinstance(array, RowBlocks):
+                        _write_blocks(member, name, array)
+                    else:
+                        np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+    write_whole(path, write)
+
+
+def _write_blocks(member: IO[bytes], name: str, array: RowBlocks) -> None:
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(member, header)
+    written = 0
+    for block in array.blocks:
+        written += len(block)
+        member.write(np.ascontiguousarray(block, dtype=array.dtype).tobytes())
+    if written != array.shape[0]:
+        raise InvalidInputError(
+            f"{written:,} rows came for array {name!r} and {array.shape[0]:,} were announced;"
+            " did a file change meanwhile? Try again."
+        )
 
 
 @contextmanager

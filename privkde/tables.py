@@ -142,6 +142,22 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     return table
 
 
+def embedding_table(
+    rows: Mapping[str, int], *, dim: int, dtype: str, classes: Sequence[str], n_cut: int, max_tokens: int, path: Path
+) -> Table:
+    """What was embedded, in short; no text and no vector."""
+    table = _facts("Embedding")
+    table.add_row("texts", "\n".join(f"{name}: {count:,}" for name, count in rows.items()))
+    table.add_row("vectors", f"dim = {dim}, {dtype}, norm at most 1")
+    if classes:
+        table.add_row(
+            "classes", f"{len(classes)}: {escape(', '.join(classes[:20]))}" + (" …" if len(classes) > 20 else "")
+        )
+    table.add_row("cut", f"{n_cut:,} texts after {max_tokens} tokens")
+    table.add_row("written", escape(str(path)))
+    return table
+
+
 def prediction_table(predicted: NDArray[Any], *, classes: bool, accuracy: Accuracy | None, path: Path | None) -> Table:
     """What was predicted, in short: how often each class, or how the densities spread."""
     table = _facts("Predictions")

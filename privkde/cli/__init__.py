@@ -1,4 +1,4 @@
-"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget` and `serve`."""
+"""The command line: `privkde plan`, `embed`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget` and `serve`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import auditing, budgeting, demonstration, learning, planning, serving
+from privkde.cli import auditing, budgeting, demonstration, embedding, learning, planning, serving
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -19,6 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"privkde {privkde.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
     planning.add_commands(commands)
+    embedding.add_commands(commands)
     learning.add_commands(commands)
     demonstration.add_commands(commands)
     auditing.add_commands(commands)
