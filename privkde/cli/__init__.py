@@ -1,4 +1,6 @@
-"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget` and `serve`."""
+"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget`, `serve` and
+`reproduce`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import auditing, budgeting, demonstration, learning, planning, serving
+from privkde.cli import auditing, budgeting, demonstration, learning, planning, reproduction, serving
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -24,6 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     auditing.add_commands(commands)
     budgeting.add_commands(commands)
     serving.add_commands(commands)
+    reproduction.add_commands(commands)
     return parser
 
 

@@ -1,0 +1,190 @@
+"""Runs every unit on all cores, remembers what is done, and takes up where an interrupted run stopped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import privkde
+from accounting.request import PlanRequest, read_request
+from privkde.baselines import exact_densities
+from privkde.files import write_text
+from privkde.progress import Tracker
+from privkde.reproduction.calibration import Calibrations, asked
+from privkde.reproduction.data import LabeledData, Vocabulary
+from privkde.reproduction.results import DataResults, Results, combined
+from privkde.reproduction.settings import BITSUMS, KERNELS, PRESETS, Settings
+from privkde.reproduction.unit import Unit, group_sizes, measure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """Data sets, settings and the folder in which finished cells are kept."""
+
+    data: tuple[LabeledData, ...]
+    vocabulary: Vocabulary | None
+    settings: Settings
+    folder: Path
+
+    def units(self, data: LabeledData) -> list[Unit]:
+        """One for each seed and each kind of features; those of the published inner product serve its baselines."""
+        features: dict[tuple[str, float | None], list[str]] = {(kernel, None): [] for kernel in KERNELS[:1]}
+        features[KERNELS[1], 1.0] = []
+        for preset in self.settings.presets:
+            features[KERNELS[0], None].append(preset)
+            bound = PRESETS[preset].bound or self.planned_bound(data)
+            features.setdefault((KERNELS[1], bound), []).append(preset)
+        return [
+            Unit(
+                data=data.path, sha256=data.sha256, kernel=kernel, bound=bound, presets=tuple(presets), seed=seed,
+                settings=self.settings,
+            )
+            for seed in range(self.settings.seeds)
+            for (kernel, bound), presets in features.items()
+        ]  # fmt: skip
+
+    def planned_bound(self, data: LabeledData) -> float:
+        """R that the planner chooses for classes of average size; all classes share it."""
+        typical = asked(
+            "tight", KERNELS[1], BITSUMS[0], self.settings.epsilons[0], users=max(2, len(data.numbers) // data.n_classes),
+            dim=data.dim, delta=self.settings.delta, bound=None, repetitions=None,
+        )  # fmt: skip
+        return typical.rounding_bound or 1.0
+
+    def place(self, unit: Unit) -> Path:
+        """The file of a unit's cells, named by everything that decides them."""
+        settings = self.settings
+        decoded = None
+        if self.vocabulary is not None:
+            decoded = [self.vocabulary.sha256, settings.decoded_epsilon, settings.main_label_epsilon]
+        key = [privkde.__version__, unit.sha256, unit.kernel, unit.bound, unit.seed, settings.delta, settings.queries,
+               settings.repetitions, decoded]  # fmt: skip
+        return self.folder / f"cells-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]}.json"
+
+    def cells(self, unit: Unit) -> dict[str, dict[str, Any]]:
+        """What is known of a unit so far, cells of earlier runs with other settings included."""
+        place = self.place(unit)
+        return dict(json.loads(place.read_text(encoding="utf-8"))["cells"]) if place.exists() else {}
+
+    def asked_cells(self, unit: Unit) -> dict[str, dict[str, Any]]:
+        """What these settings ask of a finished unit."""
+        known = self.cells(unit)
+        return {cell.key: known[cell.key] for cell in unit.cells()}
+
+
+def run(study: Study, tracker: Tracker) -> Results:
+    """All cells, on all cores: calibrations first, since many units share them."""
+    study.folder.mkdir(parents=True, exist_ok=True)
+    context = multiprocessing.get_context("spawn")  # threads are running: a forked process could wait for one of them
+    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context, initializer=_alone) as pool:
+        try:
+            return _run(study, pool, tracker)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run(study: Study, pool: ProcessPoolExecutor, tracker: Tracker) -> Results:
+    calibrations = Calibrations(study.folder)
+    todo = [request for request in _requests(study) if not calibrations.has(request)]
+    _all(tracker, "calibrating noise", pool, _calibrate, [(study.folder, request.to_json()) for request in todo])
+    vocabulary = None if study.vocabulary is None else study.vocabulary.path
+    units = [unit for data in study.data for unit in study.units(data)]
+    waiting = [unit for unit in units if any(cell.key not in study.cells(unit) for cell in unit.cells())]
+    work = [(study.folder, study.settings, unit, vocabulary) for unit in waiting]
+    _all(tracker, "measuring", pool, _measure, work)
+    _all(tracker, "exact kernels", pool, _exact_accuracy, [(study.folder, data.path) for data in study.data])
+    return Results(settings=study.settings, data=tuple(_collected(study, data) for data in study.data))
+
+
+def _collected(study: Study, data: LabeledData) -> DataResults:
+    units = study.units(data)
+    kernels = {
+        kernel: combined([study.asked_cells(unit) for unit in units if unit.kernel == kernel]) for kernel in KERNELS
+    }
+    exact = json.loads(_exact_place(study.folder, data).read_text(encoding="utf-8"))["correct"]
+    facts = {**data.facts(), "bound": study.planned_bound(data), "exact_kernel_correct": exact}
+    return DataResults(facts=facts, kernels=kernels)
+
+
+def _requests(study: Study) -> list[PlanRequest]:
+    """Everything that must be calibrated, each once."""
+    found: dict[PlanRequest, None] = {}
+    for data in study.data:
+        for unit in study.units(data):
+            sizes = group_sizes(unit, data)
+            for cell in unit.cells():
+                if cell.preset:
+                    found |= {unit.request(cell, int(n), data.dim): None for n in sizes[cell.label_epsilon]}
+    return list(found)
+
+
+def _all(
+    tracker: Tracker, text: str, pool: ProcessPoolExecutor, work: Callable[..., None], todo: Sequence[Any]
+) -> None:
+    """Do all of it, in any order; the first failure ends the run and keeps what is done."""
+    if not todo:
+        return
+    advance = tracker.bar(text, len(todo))
+    futures: Iterable[Future[None]] = [pool.submit(work, *arguments) for arguments in todo]
+    for future in as_completed(futures):
+        future.result()
+        if advance is not None:
+            advance(1)
+
+
+def _alone() -> None:
+    """Processes are the parallelism: one BLAS thread in each."""
+    threadpool_limits(limits=1, user_api="blas")
+
+
+@lru_cache(maxsize=8)
+def _data(path: Path) -> LabeledData:
+    return LabeledData.read(path)
+
+
+def _calibrate(folder: Path, request: dict[str, Any]) -> None:
+    Calibrations(folder).make(read_request(request))
+
+
+def _measure(folder: Path, settings: Settings, unit: Unit, vocabulary: Path | None) -> None:
+    study = Study(
+        data=(_data(unit.data),),
+        vocabulary=None if vocabulary is None else Vocabulary.read(vocabulary),
+        settings=settings,
+        folder=folder,
+    )
+    known = study.cells(unit)
+    missing = [cell for cell in unit.cells() if cell.key not in known]
+    found = measure(unit, study.data[0], study.vocabulary, Calibrations(folder), missing)
+    write_text(study.place(unit), json.dumps({"cells": known | found}) + "\n")
+
+
+def _exact_place(folder: Path, data: LabeledData) -> Path:
+    return folder / f"exact-{data.sha256[:24]}.json"
+
+
+def _exact_accuracy(folder: Path, path: Path) -> None:
+    """Test items that the Gaussian kernel itself gets right: no features, no privacy."""
+    data = _data(path)
+    place = _exact_place(folder, data)
+    if place.exists():
+        return
+    family = Unit(
+        data=path, sha256=data.sha256, kernel=KERNELS[0], bound=None, presets=(), seed=0, settings=Settings()
+    ).family(data.dim)
+    groups = [np.flatnonzero(data.numbers == number) for number in range(data.n_classes)]
+    densities = exact_densities(family, data.rows, groups, data.test_rows)
+    correct = int(np.sum(np.argmax(densities, axis=1) == data.test_numbers))
+    write_text(place, json.dumps({"correct": correct}) + "\n")
