@@ -1,6 +1,4 @@
-"""The command line: `privkde plan`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget`, `serve` and
-`reproduce`.
-"""
+"""The command line: planning, collections, audits, budgets, the service and the paper's experiments."""
 
 from __future__ import annotations
 

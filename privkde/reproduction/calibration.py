@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import privkde
 from accounting import PrivkdeError
 from accounting.baselines import central, local
 from accounting.choosing import choose
-from accounting.mechanisms import BitsumProtocol, rebuild
+from accounting.mechanisms import BitsumProtocol, ThreeNegativeBinomial, rebuild
 from accounting.request import PlanRequest
 from privkde.files import write_text
 from privkde.reproduction.settings import PRESETS
@@ -22,14 +22,26 @@ DIGITS = 2
 """Noise counts on a class size rounded down to this many significant digits: few sizes, so few calibrations."""
 
 
+ANY_USERS = 1000
+"""For calibrations that do not depend on the number of users."""
+
+
 def counted_users(size: int) -> int:
     """The users that noise counts on where `size` took part.
 
     >>> counted_users(14164), counted_users(2597), counted_users(57)
     (14000, 2500, 57)
     """
-    unit = 10 ** max(0, math.floor(math.log10(size)) + 1 - DIGITS)
+    unit: int = 10 ** max(0, len(str(size)) - DIGITS)
     return size // unit * unit
+
+
+def shared(request: PlanRequest) -> PlanRequest:
+    """The request whose calibration serves this one, too.
+
+    The total noise of 3nb has one law whatever the number of users who share it: its parameters do not depend on n.
+    """
+    return dataclasses.replace(request, users=ANY_USERS) if request.bitsum == ThreeNegativeBinomial.name else request
 
 
 def asked(
@@ -67,16 +79,15 @@ class Calibration:
         return {
             "bitsum": self.protocol.name,
             "rung": self.rung,
-            "n_users": self.protocol.n_users,
             "parameters": dict(self.protocol.parameters()),
         }
 
     @staticmethod
-    def from_json(data: dict[str, Any]) -> Calibration:
-        """Inverse of `to_json`."""
+    def from_json(data: dict[str, Any], n_users: int) -> Calibration:
+        """Inverse of `to_json`, for noise that counts on this many users."""
         if "refused" in data:
             return Calibration(protocol=None, refused=data["refused"])
-        return Calibration(protocol=rebuild(data["bitsum"], data["n_users"], data["parameters"]), rung=data["rung"])
+        return Calibration(protocol=rebuild(data["bitsum"], n_users, data["parameters"]), rung=data["rung"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +103,24 @@ class Calibrations:
 
     def has(self, request: PlanRequest) -> bool:
         """Whether it was made already."""
-        return self.place(request).exists()
+        return self.place(shared(request)).exists()
 
     def make(self, request: PlanRequest) -> None:
         """Calibrate and remember; what is not possible is remembered with its reason."""
         try:
-            protocol, rung, _ = choose(request)
+            protocol, rung, _ = choose(shared(request))
             found = Calibration(protocol=protocol, rung=rung.name)
         except PrivkdeError as error:
             found = Calibration(protocol=None, refused=str(error))
-        write_text(self.place(request), json.dumps(found.to_json()) + "\n")
+        write_text(self.place(shared(request)), json.dumps(found.to_json()) + "\n")
 
     def of(self, request: PlanRequest) -> Calibration:
-        """The remembered calibration."""
-        return Calibration.from_json(json.loads(self.place(request).read_text(encoding="utf-8")))
+        """The remembered calibration, its noise shared by the users that the request counts on."""
+        made = shared(request)
+        found = Calibration.from_json(json.loads(self.place(made).read_text(encoding="utf-8")), made.users)
+        if found.protocol is None or made.users == request.users:
+            return found
+        return dataclasses.replace(found, protocol=dataclasses.replace(found.protocol, n_users=request.users))
 
 
 def central_deviation(request: PlanRequest) -> float:

@@ -1,168 +1,161 @@
-"""Results as pictures, arranged as in the paper: a row for each data set, a column for each protocol."""
+"""Results as pictures, arranged as in the paper: a row for each data set and a column for each protocol, or panels."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from privkde.figures import BLUE, GRAY, GREEN, INK, ORANGE, PURPLE, figure_file
 from privkde.reproduction.results import DataResults, Results, Spread
-from privkde.reproduction.settings import BITSUMS, KERNELS, Settings
+from privkde.reproduction.settings import BITSUMS, KERNELS
 from privkde.reproduction.tables import KERNEL_NAMES, METHOD_NAMES
 from privkde.reproduction.unit import EVERYBODY, Cell
 
-COLORS = {"gaussian": BLUE, "inner-product": ORANGE}
-MARKS = {"gaussian": "o", "inner-product": "s"}
-BITSUM_COLORS = {"rr": BLUE, "3nb": ORANGE, "pure": GREEN}
-BITSUM_MARKS = {"rr": "o", "3nb": "s", "pure": "^"}
+KERNEL_STYLES = {"gaussian": {"color": BLUE, "marker": "o"}, "inner-product": {"color": ORANGE, "marker": "s"}}
+BITSUM_STYLES = {
+    "rr": {"color": BLUE, "marker": "o"},
+    "3nb": {"color": ORANGE, "marker": "s"},
+    "pure": {"color": GREEN, "marker": "^"},
+}
 PRESET_STYLES = {"paper": "--", "tight": "-"}
 
+Read = Callable[[str, Cell], Spread | None]
+"""Kernel and cell to the value that is drawn."""
+Line = tuple[str, Cell, dict[str, Any]]
+"""Kernel, cell without its ε, style and label."""
 
-def plot_accuracy(results: Results, preset: str, path: Path, label_epsilon: float | None) -> None:
-    """Accuracy against ε: protocols solid, central dotted, no privacy dash-dotted; a line at guessing."""
+
+def plot_accuracy(results: Results, preset: str, label_epsilon: float | None, path: Path) -> None:
+    """Accuracy against ε: protocols solid, central dotted, no privacy dash-dotted; a gray line at guessing."""
     with figure_file(path, 10.0, 0.7 + 2.2 * len(results.data)) as figure:
         grid = figure.subplots(len(results.data), len(BITSUMS), squeeze=False, sharex=True, sharey="row")
         for row, data in zip(grid, results.data, strict=True):
             for axes, bitsum in zip(row, BITSUMS, strict=True):
                 for kernel in KERNELS:
-                    _accuracy_lines(axes, results.settings, data, kernel, preset, bitsum, label_epsilon)
+                    cell = Cell(method=bitsum, preset=preset, label_epsilon=label_epsilon)
+                    _accuracy_lines(axes, results.settings.epsilons, data, kernel, cell)
                 axes.axhline(data.guessing, color=GRAY, linewidth=1.0)
                 _dress(axes, METHOD_NAMES[bitsum] if data is results.data[0] else "")
             row[0].set_ylabel(f"{data.name}\naccuracy", fontsize=9)
         _legend(figure, grid[0, 0])
 
 
-def _accuracy_lines(
-    axes: Any, settings: Settings, data: DataResults, kernel: str, preset: str, bitsum: str, label: float | None
-) -> None:
-    color, name = COLORS[kernel], KERNEL_NAMES[kernel]
-    spreads = {
-        epsilon: data.accuracy(kernel, Cell(method=bitsum, preset=preset, epsilon=epsilon, label_epsilon=label))
-        for epsilon in settings.epsilons
-    }
-    _line(axes, spreads, color=color, marker=MARKS[kernel], label=f"{name}, shuffled")
-    spreads = {
-        epsilon: data.accuracy(kernel, Cell(method="central", epsilon=epsilon, label_epsilon=label))
-        for epsilon in settings.epsilons
-    }
-    _line(axes, spreads, color=color, linestyle=":", label=f"{name}, central")
-    exact = data.accuracy(kernel, Cell(method="none", label_epsilon=label))
+def _accuracy_lines(axes: Any, epsilons: Sequence[float], data: DataResults, kernel: str, cell: Cell) -> None:
+    style, name = KERNEL_STYLES[kernel], KERNEL_NAMES[kernel]
+    central = Cell(method="central", label_epsilon=cell.label_epsilon)
+    _draw(axes, data.accuracy, epsilons, (kernel, cell, {**style, "label": f"{name}, shuffled"}))
+    _draw(axes, data.accuracy, epsilons, (kernel, central, {"color": style["color"], "linestyle": ":",
+                                                            "label": f"{name}, central"}))  # fmt: skip
+    exact = data.accuracy(kernel, Cell(method="none", label_epsilon=cell.label_epsilon))
     if exact is not None:
-        axes.axhline(exact.mean, color=color, linestyle="-.", linewidth=1.0, label=f"{name}, no privacy")
+        axes.axhline(exact.mean, color=style["color"], linestyle="-.", linewidth=1.0, label=f"{name}, no privacy")
 
 
-def plot_local(results: Results, preset: str, path: Path, label_epsilon: float | None) -> None:
+def plot_local(results: Results, preset: str, label_epsilon: float | None, path: Path) -> None:
     """Randomized response with and without a shuffler."""
-    with _row(results, path) as (figure, panels):
-        for axes, data in zip(panels, results.data, strict=True):
-            for kernel in KERNELS:
-                for method, style, told in (("rr", "-", "shuffled"), ("local", "--", "local")):
-                    cells = {
-                        epsilon: Cell(method=method, preset=preset if method == "rr" else "", epsilon=epsilon,
-                                      label_epsilon=label_epsilon)
-                        for epsilon in results.settings.epsilons
-                    }  # fmt: skip
-                    spreads = {epsilon: data.accuracy(kernel, cell) for epsilon, cell in cells.items()}
-                    _line(axes, spreads, color=COLORS[kernel], linestyle=style, marker=MARKS[kernel],
-                          label=f"{KERNEL_NAMES[kernel]}, {told}")  # fmt: skip
-            axes.axhline(data.guessing, color=GRAY, linewidth=1.0)
-            _dress(axes, data.name)
-        panels[0].set_ylabel("accuracy")
-        _legend(figure, panels[0])
+    lines: list[Line] = []
+    for kernel in KERNELS:
+        shuffled = Cell(method="rr", preset=preset, label_epsilon=label_epsilon)
+        local = Cell(method="local", label_epsilon=label_epsilon)
+        for cell, told, dashes in ((shuffled, "shuffled RR", "-"), (local, "local RR", "--")):
+            style = {**KERNEL_STYLES[kernel], "linestyle": dashes, "label": f"{KERNEL_NAMES[kernel]}, {told}"}
+            lines.append((kernel, cell, style))
+    _panels(results, path, "accuracy", lines, lambda data: data.accuracy, reference=_guessing)
 
 
-def plot_presets(results: Results, kernel: str, path: Path, label_epsilon: float | None) -> None:
+def plot_presets(results: Results, kernel: str, label_epsilon: float | None, path: Path) -> None:
     """The same promise by both calibrations, for every protocol with one kernel."""
-    with _row(results, path) as (figure, panels):
-        for axes, data in zip(panels, results.data, strict=True):
-            for preset in results.settings.presets:
-                for bitsum in BITSUMS:
-                    spreads = {
-                        epsilon: data.accuracy(
-                            kernel, Cell(method=bitsum, preset=preset, epsilon=epsilon, label_epsilon=label_epsilon)
-                        )
-                        for epsilon in results.settings.epsilons
-                    }
-                    _line(axes, spreads, color=BITSUM_COLORS[bitsum], linestyle=PRESET_STYLES[preset],
-                          marker=BITSUM_MARKS[bitsum], label=f"{METHOD_NAMES[bitsum]}, {preset}")  # fmt: skip
-            axes.axhline(data.guessing, color=GRAY, linewidth=1.0)
-            _dress(axes, data.name)
-        panels[0].set_ylabel(f"accuracy, {KERNEL_NAMES[kernel]}")
-        _legend(figure, panels[0])
+    lines = list(_protocols(results, kernel, label_epsilon))
+    _panels(
+        results,
+        path,
+        f"accuracy, {KERNEL_NAMES[kernel]}",
+        lines,
+        lambda data: data.accuracy,
+        reference=_guessing,
+    )
 
 
-def plot_communication(results: Results, path: Path, label_epsilon: float | None) -> None:
+def plot_communication(results: Results, label_epsilon: float | None, path: Path) -> None:
     """Messages of one user, as counted."""
-    with _row(results, path) as (figure, panels):
-        for axes, data in zip(panels, results.data, strict=True):
-            for preset in results.settings.presets:
-                for bitsum in BITSUMS:
-                    cells = {
-                        epsilon: Cell(method=bitsum, preset=preset, epsilon=epsilon, label_epsilon=label_epsilon)
-                        for epsilon in results.settings.epsilons
-                    }
-                    found = {epsilon: data.value(KERNELS[0], cell, "messages") for epsilon, cell in cells.items()}
-                    spreads = {epsilon: None if one is None else Spread(one, 0.0) for epsilon, one in found.items()}
-                    _line(axes, spreads, color=BITSUM_COLORS[bitsum], linestyle=PRESET_STYLES[preset],
-                          marker=BITSUM_MARKS[bitsum], label=f"{METHOD_NAMES[bitsum]}, {preset}")  # fmt: skip
-            axes.set_yscale("log")
-            _dress(axes, data.name)
-        panels[0].set_ylabel("messages per user")
-        _legend(figure, panels[0])
+
+    def messages(data: DataResults) -> Read:
+        def read(kernel: str, cell: Cell) -> Spread | None:
+            value = data.value(kernel, cell, "messages")
+            return None if value is None else Spread(value, 0.0)
+
+        return read
+
+    lines = list(_protocols(results, KERNELS[0], label_epsilon))
+    _panels(results, path, "messages per user", lines, messages, logarithmic=True)
 
 
 def plot_density_error(results: Results, path: Path) -> None:
-    """Error of the Gaussian density of all users."""
-    with _row(results, path) as (figure, panels):
+    """Error of the Gaussian density of all users, that of the features alone as a gray line."""
+    lines = list(_protocols(results, KERNELS[0], EVERYBODY))
+    for method, color, dashes in (("central", INK, ":"), ("local", PURPLE, "-.")):
+        cell = Cell(method=method, label_epsilon=EVERYBODY)
+        lines.append((KERNELS[0], cell, {"color": color, "linestyle": dashes, "label": METHOD_NAMES[method]}))
+    _panels(results, path, "RMSE of the density", lines, lambda data: data.error, reference=_features, logarithmic=True)
+
+
+def _guessing(data: DataResults) -> float:
+    return data.guessing
+
+
+def _features(data: DataResults) -> float:
+    """Error that is left without any noise."""
+    alone = data.error(KERNELS[0], Cell(method="none", label_epsilon=EVERYBODY))
+    return math.nan if alone is None else alone.mean
+
+
+def _protocols(results: Results, kernel: str, label_epsilon: float | str | None) -> Iterator[Line]:
+    """A line for every protocol and calibration."""
+    for preset in results.settings.presets:
+        for bitsum in BITSUMS:
+            cell = Cell(method=bitsum, preset=preset, label_epsilon=label_epsilon)
+            label = f"{METHOD_NAMES[bitsum]}, {preset}"
+            yield kernel, cell, {**BITSUM_STYLES[bitsum], "linestyle": PRESET_STYLES[preset], "label": label}
+
+
+def _panels(
+    results: Results,
+    path: Path,
+    quantity: str,
+    lines: Sequence[Line],
+    reading: Callable[[DataResults], Read],
+    *,
+    reference: Callable[[DataResults], float] | None = None,
+    logarithmic: bool = False,
+) -> None:
+    """Panels side by side, one for each data set."""
+    count = len(results.data)
+    with figure_file(path, 0.8 + 2.6 * count, 3.6) as figure:
+        panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
         for axes, data in zip(panels, results.data, strict=True):
-            for preset in results.settings.presets:
-                for bitsum in BITSUMS:
-                    _errors(axes, results.settings, data, bitsum, preset, color=BITSUM_COLORS[bitsum],
-                            linestyle=PRESET_STYLES[preset], marker=BITSUM_MARKS[bitsum])  # fmt: skip
-            _errors(axes, results.settings, data, "central", "", color=INK, linestyle=":")
-            _errors(axes, results.settings, data, "local", "", color=PURPLE, linestyle="-.")
-            exact = data.error(KERNELS[0], Cell(method="none", label_epsilon=EVERYBODY))
-            if exact is not None:
-                axes.axhline(exact.mean, color=GRAY, linewidth=1.0, label="features alone")
-            axes.set_yscale("log")
+            for line in lines:
+                _draw(axes, reading(data), results.settings.epsilons, line)
+            if reference is not None:
+                axes.axhline(reference(data), color=GRAY, linewidth=1.0)
+            axes.set_yscale("log" if logarithmic else "linear")
             _dress(axes, data.name)
-        panels[0].set_ylabel("RMSE of the density")
+        panels[0].set_ylabel(quantity)
         _legend(figure, panels[0])
 
 
-def _errors(axes: Any, settings: Settings, data: DataResults, method: str, preset: str, **style: Any) -> None:
-    spreads = {
-        epsilon: data.error(KERNELS[0], Cell(method=method, preset=preset, epsilon=epsilon, label_epsilon=EVERYBODY))
-        for epsilon in settings.epsilons
-    }
-    _line(axes, spreads, label=f"{METHOD_NAMES[method]}, {preset}" if preset else METHOD_NAMES[method], **style)
-
-
-class _row:  # noqa: N801 - a context manager that reads as a function
-    """Panels side by side, one for each data set."""
-
-    def __init__(self, results: Results, path: Path) -> None:
-        self._count = len(results.data)
-        self._file = figure_file(path, 0.8 + 2.6 * self._count, 3.4)
-
-    def __enter__(self) -> tuple[Any, Sequence[Any]]:
-        figure = self._file.__enter__()
-        return figure, figure.subplots(1, self._count, squeeze=False, sharey=True)[0]
-
-    def __exit__(self, *error: Any) -> None:
-        self._file.__exit__(*error)
-
-
-def _line(axes: Any, spreads: dict[float, Spread | None], **style: Any) -> None:
-    known = {x: spread for x, spread in spreads.items() if spread is not None}
+def _draw(axes: Any, read: Read, epsilons: Sequence[float], line: Line) -> None:
+    """One line with its standard deviations; what a method cannot promise is left out."""
+    kernel, cell, style = line
+    found = {epsilon: read(kernel, replace(cell, epsilon=epsilon)) for epsilon in epsilons}
+    known = {epsilon: spread for epsilon, spread in found.items() if spread is not None}
     if not known:
         return
-    axes.errorbar(
-        list(known), [one.mean for one in known.values()],
-        yerr=[0.0 if one.deviation != one.deviation else one.deviation for one in known.values()],
-        markersize=3.5, linewidth=1.4, capsize=2.0, **style,
-    )  # fmt: skip
+    means = [one.mean for one in known.values()]
+    deviations = [0.0 if math.isnan(one.deviation) else one.deviation for one in known.values()]
+    axes.errorbar(list(known), means, yerr=deviations, markersize=3.5, linewidth=1.4, capsize=2.0, **style)
 
 
 def _dress(axes: Any, title: str) -> None:

@@ -137,8 +137,7 @@ def combined(seeds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict
         for name in ("messages", "rmse"):
             if name in runs[0]:
                 entry[name] = _short(float(np.mean([run[name] for run in runs])))
-        for name in ("rung", "terms"):
-            entry |= {name: run[name] for run in runs[:1] if name in run}
+        entry |= {name: runs[0][name] for name in ("rung", "terms") if name in runs[0]}
         found[key] = entry
     return found
 

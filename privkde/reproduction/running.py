@@ -6,8 +6,8 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from accounting.request import PlanRequest, read_request
 from privkde.baselines import exact_densities
 from privkde.files import write_text
 from privkde.progress import Tracker
-from privkde.reproduction.calibration import Calibrations, asked
+from privkde.reproduction.calibration import Calibrations, asked, shared
 from privkde.reproduction.data import LabeledData, Vocabulary
 from privkde.reproduction.results import DataResults, Results, combined
 from privkde.reproduction.settings import BITSUMS, KERNELS, PRESETS, Settings
@@ -56,9 +56,10 @@ class Study:
 
     def planned_bound(self, data: LabeledData) -> float:
         """R that the planner chooses for classes of average size; all classes share it."""
+        users = max(2, len(data.numbers) // data.n_classes)
         typical = asked(
-            "tight", KERNELS[1], BITSUMS[0], self.settings.epsilons[0], users=max(2, len(data.numbers) // data.n_classes),
-            dim=data.dim, delta=self.settings.delta, bound=None, repetitions=None,
+            "tight", KERNELS[1], BITSUMS[0], self.settings.epsilons[0], users=users, dim=data.dim,
+            delta=self.settings.delta, bound=None, repetitions=None,
         )  # fmt: skip
         return typical.rounding_bound or 1.0
 
@@ -83,29 +84,43 @@ class Study:
         return {cell.key: known[cell.key] for cell in unit.cells()}
 
 
-def run(study: Study, tracker: Tracker) -> Results:
-    """All cells, on all cores: calibrations first, since many units share them."""
+def run(study: Study, tracker: Tracker, *, workers: int | None = None) -> Results:
+    """All cells, by so many processes (default: one for each core); calibrations first, since units share them."""
     study.folder.mkdir(parents=True, exist_ok=True)
+    n_workers = workers or os.cpu_count() or 1
+    calibrations = Calibrations(study.folder)
+    requests = [request for request in _requests(study) if not calibrations.has(request)]
+    _all(tracker, "calibrating noise", _calibrate, [(study.folder, one.to_json()) for one in requests], n_workers)
+    vocabulary = None if study.vocabulary is None else study.vocabulary.path
+    units = [unit for data in study.data for unit in study.units(data)]
+    waiting = [unit for unit in units if any(cell.key not in study.cells(unit) for cell in unit.cells())]
+    _all(tracker, "measuring", _measure, [(study.folder, unit, vocabulary) for unit in waiting], n_workers)
+    unknown = [data for data in study.data if not _exact_place(study.folder, data).exists()]
+    _all(tracker, "exact kernels", _exact_accuracy, [(study.folder, data.path) for data in unknown], n_workers)
+    return Results(settings=study.settings, data=tuple(_collected(study, data) for data in study.data))
+
+
+def _all(tracker: Tracker, text: str, work: Callable[..., None], todo: Sequence[Any], n_workers: int) -> None:
+    """Do all of it, in any order; the first failure ends the run, and what is done stays done."""
+    advance = tracker.bar(text, len(todo)) or _unseen
+    if n_workers == 1 or len(todo) <= 1:
+        for arguments in todo:
+            work(*arguments)
+            advance(1)
+        return
     context = multiprocessing.get_context("spawn")  # threads are running: a forked process could wait for one of them
-    with ProcessPoolExecutor(os.cpu_count() or 1, mp_context=context, initializer=_alone) as pool:
+    with ProcessPoolExecutor(n_workers, mp_context=context, initializer=_alone) as pool:
         try:
-            return _run(study, pool, tracker)
+            for future in as_completed([pool.submit(work, *arguments) for arguments in todo]):
+                future.result()
+                advance(1)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _run(study: Study, pool: ProcessPoolExecutor, tracker: Tracker) -> Results:
-    calibrations = Calibrations(study.folder)
-    todo = [request for request in _requests(study) if not calibrations.has(request)]
-    _all(tracker, "calibrating noise", pool, _calibrate, [(study.folder, request.to_json()) for request in todo])
-    vocabulary = None if study.vocabulary is None else study.vocabulary.path
-    units = [unit for data in study.data for unit in study.units(data)]
-    waiting = [unit for unit in units if any(cell.key not in study.cells(unit) for cell in unit.cells())]
-    work = [(study.folder, study.settings, unit, vocabulary) for unit in waiting]
-    _all(tracker, "measuring", pool, _measure, work)
-    _all(tracker, "exact kernels", pool, _exact_accuracy, [(study.folder, data.path) for data in study.data])
-    return Results(settings=study.settings, data=tuple(_collected(study, data) for data in study.data))
+def _unseen(_: int) -> None:
+    """Progress that nobody watches."""
 
 
 def _collected(study: Study, data: LabeledData) -> DataResults:
@@ -126,22 +141,8 @@ def _requests(study: Study) -> list[PlanRequest]:
             sizes = group_sizes(unit, data)
             for cell in unit.cells():
                 if cell.preset:
-                    found |= {unit.request(cell, int(n), data.dim): None for n in sizes[cell.label_epsilon]}
+                    found |= {shared(unit.request(cell, int(n), data.dim)): None for n in sizes[cell.label_epsilon]}
     return list(found)
-
-
-def _all(
-    tracker: Tracker, text: str, pool: ProcessPoolExecutor, work: Callable[..., None], todo: Sequence[Any]
-) -> None:
-    """Do all of it, in any order; the first failure ends the run and keeps what is done."""
-    if not todo:
-        return
-    advance = tracker.bar(text, len(todo))
-    futures: Iterable[Future[None]] = [pool.submit(work, *arguments) for arguments in todo]
-    for future in as_completed(futures):
-        future.result()
-        if advance is not None:
-            advance(1)
 
 
 def _alone() -> None:
@@ -158,11 +159,11 @@ def _calibrate(folder: Path, request: dict[str, Any]) -> None:
     Calibrations(folder).make(read_request(request))
 
 
-def _measure(folder: Path, settings: Settings, unit: Unit, vocabulary: Path | None) -> None:
+def _measure(folder: Path, unit: Unit, vocabulary: Path | None) -> None:
     study = Study(
         data=(_data(unit.data),),
         vocabulary=None if vocabulary is None else Vocabulary.read(vocabulary),
-        settings=settings,
+        settings=unit.settings,
         folder=folder,
     )
     known = study.cells(unit)
@@ -178,13 +179,10 @@ def _exact_place(folder: Path, data: LabeledData) -> Path:
 def _exact_accuracy(folder: Path, path: Path) -> None:
     """Test items that the Gaussian kernel itself gets right: no features, no privacy."""
     data = _data(path)
-    place = _exact_place(folder, data)
-    if place.exists():
-        return
     family = Unit(
         data=path, sha256=data.sha256, kernel=KERNELS[0], bound=None, presets=(), seed=0, settings=Settings()
     ).family(data.dim)
     groups = [np.flatnonzero(data.numbers == number) for number in range(data.n_classes)]
     densities = exact_densities(family, data.rows, groups, data.test_rows)
     correct = int(np.sum(np.argmax(densities, axis=1) == data.test_numbers))
-    write_text(place, json.dumps({"correct": correct}) + "\n")
+    write_text(_exact_place(folder, data), json.dumps({"correct": correct}) + "\n")

@@ -5,7 +5,8 @@ shares of noise add up to one draw. For n users of whom B hold a one, with the s
 
     rr      ones = Bin(B, 1 − p) + Bin(n − B, p), zeros = n − ones
     3nb     ones = B + Ψ1 + Ψ3, zeros = Ψ2 + Ψ3
-    pure    speakers S1 = Bin(B, 1 − q), S0 = Bin(n − B, 1 − q); ones = s(S0 + S1) + S1 + Z1 + F, zeros = s(S0 + S1) + Z2 + F
+    pure    speakers S1 = Bin(B, 1 − q), S0 = Bin(n − B, 1 − q), S = S0 + S1;
+            ones = sS + S1 + Z1 + F, zeros = sS + Z2 + F
 
 Draws are NumPy's: quick enough for thousands of collections, good enough for a study, not to be sent by anybody.
 Source: docs/proofs/sampling.md.

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSums:
-    """For each group of users (rows) and each instance: Σ_u b_u of the rounded bits, and Σ_u f(x_u) without rounding."""
+    """For each group of users (rows) and instance: Σ_u b_u of the rounded bits, and Σ_u f(x_u) without rounding."""
 
     n_users: NDArray[np.int64]
     bit_sums: NDArray[np.int64]

@@ -130,7 +130,8 @@ def lines(results: Results) -> Table:
                 preset, method, epsilon, label_epsilon = key.split(" ")
                 correct = [one / data.facts["test_items"] for one in found.get("correct", [])]
                 rows.append([
-                    data.name, kernel, preset, method, epsilon, label_epsilon, *_two(correct), *_two(found.get("error")),
+                    data.name, kernel, preset, method, epsilon, label_epsilon,
+                    *_two(correct), *_two(found.get("error")),
                     *(str(found.get(name, "")) for name in ("messages", "rmse", "rung", "refused")),
                 ])  # fmt: skip
     return head, rows

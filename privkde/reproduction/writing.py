@@ -34,25 +34,13 @@ def _pictures(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Figures by file name."""
     label = results.settings.main_label_epsilon
     for preset in results.settings.presets:
-        yield f"accuracy-{preset}.svg", partial(_accuracy, results, preset, label)
-        yield f"local-{preset}.svg", partial(_local, results, preset, label)
+        yield f"accuracy-{preset}.svg", partial(figures.plot_accuracy, results, preset, label)
+        yield f"local-{preset}.svg", partial(figures.plot_local, results, preset, label)
     if len(results.settings.presets) > 1:
         for kernel in KERNELS:
-            yield f"presets-{kernel}.svg", partial(_presets, results, kernel, label)
-    yield "communication.svg", lambda path: figures.plot_communication(results, path, label)
-    yield "density-error.svg", lambda path: figures.plot_density_error(results, path)
-
-
-def _accuracy(results: Results, preset: str, label: float | None, path: Path) -> None:
-    figures.plot_accuracy(results, preset, path, label)
-
-
-def _local(results: Results, preset: str, label: float | None, path: Path) -> None:
-    figures.plot_local(results, preset, path, label)
-
-
-def _presets(results: Results, kernel: str, label: float | None, path: Path) -> None:
-    figures.plot_presets(results, kernel, path, label)
+            yield f"presets-{kernel}.svg", partial(figures.plot_presets, results, kernel, label)
+    yield "communication.svg", partial(figures.plot_communication, results, label)
+    yield "density-error.svg", partial(figures.plot_density_error, results)
 
 
 def _csv(table: tables.Table) -> str:
