@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +118,16 @@ class Calibrations:
     def of(self, request: PlanRequest) -> Calibration:
         """The remembered calibration, its noise shared by the users that the request counts on."""
         made = shared(request)
-        found = Calibration.from_json(json.loads(self.place(made).read_text(encoding="utf-8")), made.users)
+        found = _remembered(self.place(made), made.users)
         if found.protocol is None or made.users == request.users:
             return found
         return dataclasses.replace(found, protocol=dataclasses.replace(found.protocol, n_users=request.users))
+
+
+@cache
+def _remembered(place: Path, n_users: int) -> Calibration:
+    """Read once: a pure protocol proves its privacy anew whenever it is built, which takes a second."""
+    return Calibration.from_json(json.loads(place.read_text(encoding="utf-8")), n_users)
 
 
 def central_deviation(request: PlanRequest) -> float:

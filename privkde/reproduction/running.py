@@ -17,6 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import privkde
+from accounting import InvalidInputError
 from accounting.request import PlanRequest, read_request
 from privkde.baselines import exact_densities
 from privkde.files import write_text
@@ -36,6 +37,14 @@ class Study:
     vocabulary: Vocabulary | None
     settings: Settings
     folder: Path
+
+    def __post_init__(self) -> None:
+        dims = {one.dim for one in self.data}
+        if self.vocabulary is not None and self.vocabulary.rows.shape[1] not in dims:
+            raise InvalidInputError(
+                f"the vocabulary's vectors have {self.vocabulary.rows.shape[1]} entries and the data's have"
+                f" {', '.join(map(str, sorted(dims)))}; embed both with one model."
+            )
 
     def units(self, data: LabeledData) -> list[Unit]:
         """One for each seed and each kind of features; those of the published inner product serve its baselines."""
@@ -63,12 +72,18 @@ class Study:
         )  # fmt: skip
         return typical.rounding_bound or 1.0
 
+    def vocabulary_of(self, unit: Unit) -> Vocabulary | None:
+        """The vocabulary, for data of its dimension; others cannot be decoded with it."""
+        (data,) = (one for one in self.data if one.path == unit.data)
+        fits = self.vocabulary is not None and self.vocabulary.rows.shape[1] == data.dim
+        return self.vocabulary if fits else None
+
     def place(self, unit: Unit) -> Path:
         """The file of a unit's cells, named by everything that decides them."""
-        settings = self.settings
-        decoded = None
-        if self.vocabulary is not None:
-            decoded = [self.vocabulary.sha256, settings.decoded_epsilon, settings.main_label_epsilon]
+        settings, decoded = self.settings, None
+        vocabulary = self.vocabulary_of(unit)
+        if vocabulary is not None:
+            decoded = [vocabulary.sha256, settings.decoded_epsilon, settings.main_label_epsilon]
         key = [privkde.__version__, unit.sha256, unit.kernel, unit.bound, unit.seed, settings.delta, settings.queries,
                settings.repetitions, decoded]  # fmt: skip
         return self.folder / f"cells-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]}.json"
@@ -168,7 +183,7 @@ def _measure(folder: Path, unit: Unit, vocabulary: Path | None) -> None:
     )
     known = study.cells(unit)
     missing = [cell for cell in unit.cells() if cell.key not in known]
-    found = measure(unit, study.data[0], study.vocabulary, Calibrations(folder), missing)
+    found = measure(unit, study.data[0], study.vocabulary_of(unit), Calibrations(folder), missing)
     write_text(study.place(unit), json.dumps({"cells": known | found}) + "\n")
 
 

@@ -354,6 +354,18 @@ def test_settings_that_make_no_sense_are_refused(changed: dict[str, Any], messag
         Settings(**changed)
 
 
+def test_a_vocabulary_decodes_data_of_its_own_dimension_only(data: LabeledData, tmp_path: Path) -> None:
+    np.savez(tmp_path / "words.npz", X=np.eye(4, dtype=np.float32), words=np.array(list("abcd")))
+    words = Vocabulary.read(tmp_path / "words.npz")
+    with pytest.raises(InvalidInputError, match="one model"):
+        Study(data=(data,), vocabulary=words, settings=SETTINGS, folder=tmp_path)
+    vectors = {name: np.eye(4, dtype=np.float32) for name in ("X_train", "X_test")}
+    labels = {name: np.array([0, 1, 2, 0]) for name in ("y_train", "y_test")}
+    other = LabeledData.read(archive(tmp_path / "other.npz", **vectors, **labels))
+    study = Study(data=(data, other), vocabulary=words, settings=SETTINGS, folder=tmp_path)
+    assert [study.vocabulary_of(study.units(one)[0]) for one in (data, other)] == [None, words]
+
+
 def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a").mkdir()
     first, second = archive(tmp_path / "x.npz"), archive(tmp_path / "a" / "x.npz")
