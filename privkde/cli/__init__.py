@@ -1,4 +1,4 @@
-"""The command line: `privkde plan`, `embed`, `fit`, `predict`, `decode`, `demo`, `audit`, `budget` and `serve`."""
+"""The command line: planning, texts, collections, audits, budgets, the service and the paper's experiments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import auditing, budgeting, demonstration, embedding, learning, planning, serving
+from privkde.cli import auditing, budgeting, demonstration, embedding, learning, planning, reproduction, serving
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -25,6 +25,7 @@ def build_parser() -> argparse.ArgumentParser:
     auditing.add_commands(commands)
     budgeting.add_commands(commands)
     serving.add_commands(commands)
+    reproduction.add_commands(commands)
     return parser
 
 
