@@ -106,10 +106,10 @@ def run(study: Study, tracker: Tracker, *, workers: int | None = None) -> Result
     calibrations = Calibrations(study.folder)
     requests = [request for request in _requests(study) if not calibrations.has(request)]
     _all(tracker, "calibrating noise", _calibrate, [(study.folder, one.to_json()) for one in requests], n_workers)
-    vocabulary = None if study.vocabulary is None else study.vocabulary.path
     units = [unit for data in study.data for unit in study.units(data)]
     waiting = [unit for unit in units if any(cell.key not in study.cells(unit) for cell in unit.cells())]
-    _all(tracker, "measuring", _measure, [(study.folder, unit, vocabulary) for unit in waiting], n_workers)
+    todo = [(study.folder, unit, one.path if (one := study.vocabulary_of(unit)) else None) for unit in waiting]
+    _all(tracker, "measuring", _measure, todo, n_workers)
     unknown = [data for data in study.data if not _exact_place(study.folder, data).exists()]
     _all(tracker, "exact kernels", _exact_accuracy, [(study.folder, data.path) for data in unknown], n_workers)
     return Results(settings=study.settings, data=tuple(_collected(study, data) for data in study.data))

@@ -282,9 +282,12 @@ def test_tables_have_the_papers_layout(finished: tuple[Study, Results]) -> None:
 def test_the_command_writes_report_tables_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     x, _ = clusters(5, 12)
     np.savez(tmp_path / "words.npz", X=x, words=np.array([f"word{i}" for i in range(12)]))
+    (x, y), (x_test, y_test) = clusters(2, 600, dim=3), clusters(3, 30, dim=3)
+    archive(tmp_path / "others.npz", X_train=x, y_train=y, X_test=x_test, y_test=y_test)
     command = (
-        f"reproduce --data {archive(tmp_path / 'colors.npz')} --vocabulary {tmp_path / 'words.npz'} --seeds 1"
-        f" --epsilons 8 --preset tight --label-epsilons 5 --delta 1e-4 --queries 20 -o {tmp_path / 'out'}"
+        f"reproduce --data {archive(tmp_path / 'colors.npz')} {tmp_path / 'others.npz'}"
+        f" --vocabulary {tmp_path / 'words.npz'} --seeds 1 --epsilons 8 --preset tight --label-epsilons inf"
+        f" --delta 1e-4 --queries 20 -o {tmp_path / 'out'}"
     )
     assert main(command.split()) == 0
     assert "report.md" in capsys.readouterr().out
@@ -299,14 +302,15 @@ def test_the_command_writes_report_tables_and_figures(tmp_path: Path, capsys: py
     with (out / "cells.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     results = Results.load(out / "results.json")
-    assert len(lines) == sum(len(cells) for cells in results.data[0].kernels.values())
-    asked = {"kernel": "inner-product", "preset": "tight", "method": "rr", "label_epsilon": "5"}
+    assert len(lines) == sum(len(cells) for one in results.data for cells in one.kernels.values())
+    asked = {"data": "colors", "kernel": "inner-product", "preset": "tight", "method": "rr"}
     (line,) = [line for line in lines if asked.items() <= line.items()]
-    cell = Cell(method="rr", preset="tight", epsilon=8.0, label_epsilon=5.0)
+    cell = Cell(method="rr", preset="tight", epsilon=8.0, label_epsilon=None)
     spread = results.data[0].accuracy("inner-product", cell)
     assert spread is not None
     assert float(line["accuracy"]) == pytest.approx(spread.mean, abs=1e-5)
     assert len(results.data[0].value("inner-product", cell, "terms")) == 3
+    assert results.data[1].value("inner-product", cell, "terms") is None  # the vocabulary is of another dimension
 
 
 @pytest.mark.parametrize(
