@@ -22,7 +22,7 @@ from accounting.request import PlanRequest, read_request
 from privkde.baselines import exact_densities
 from privkde.files import write_text
 from privkde.progress import Tracker
-from privkde.reproduction.calibration import Calibrations, asked, shared
+from privkde.reproduction.calibration import Calibrations, asked, counted_users, shared
 from privkde.reproduction.data import LabeledData, Vocabulary
 from privkde.reproduction.results import DataResults, Results, combined
 from privkde.reproduction.settings import BITSUMS, KERNELS, PRESETS, Settings
@@ -152,11 +152,13 @@ def _requests(study: Study) -> list[PlanRequest]:
     """Everything that must be calibrated, each once."""
     found: dict[PlanRequest, None] = {}
     for data in study.data:
-        for unit in study.units(data):
-            sizes = group_sizes(unit, data)
+        units = study.units(data)
+        sizes = {unit.seed: group_sizes(unit, data) for unit in {unit.seed: unit for unit in units}.values()}
+        for unit in units:
             for cell in unit.cells():
                 if cell.preset:
-                    found |= {shared(unit.request(cell, int(n), data.dim)): None for n in sizes[cell.label_epsilon]}
+                    counts = set(map(counted_users, sizes[unit.seed][cell.label_epsilon].tolist()))
+                    found |= {shared(unit.request(cell, n, data.dim)): None for n in counts}
     return list(found)
 
 
