@@ -8,7 +8,7 @@ PEERS := .venv-peers
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 export NO_MKDOCS_2_WARNING = 1
-.PHONY: help demo system test lint bench bench-peers study docs preview publish-docs format clean
+.PHONY: help demo system test lint bench reproduce bench-peers study docs preview publish-docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
@@ -47,6 +47,10 @@ bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the s
 bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estimators beside privkde (docs/results/peers.json)
 	$(PEERS)/bin/python -m benchmarks.peers --output docs/results/peers.json
 
+reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.npz …" [VOCABULARY=V.npz] (docs/results/reproduction.json)
+	$(BIN)/privkde reproduce --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
+	cp reproduction/results.json docs/results/reproduction.json
+
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow
 
@@ -68,7 +72,7 @@ format: $(VENV)/.installed-dev ## Rewrite the code in house format
 	$(BIN)/ruff format .
 
 clean: ## Remove everything the other targets make, except .venv and .venv-peers
-	rm -rf .cache site site-preview demo-output build dist *.egg-info .mypy_cache .pytest_cache .hypothesis
+	rm -rf .cache site site-preview demo-output reproduction build dist *.egg-info .mypy_cache .pytest_cache .hypothesis
 	find . \( -name __pycache__ -o -name .ruff_cache \) -not -path './$(VENV)*/*' -prune -exec rm -rf {} +
 
 $(BIN)/python:
