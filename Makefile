@@ -38,10 +38,11 @@ lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the service
+bench: $(VENV)/.installed-all ## Measure the accountants, the protocol, the service and how costs grow
 	$(BIN)/python benchmarks/accountant.py
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/service.py
+	$(BIN)/python benchmarks/growth.py --output docs/results/growth.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

@@ -13,23 +13,18 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
-import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from record import about, write
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -41,7 +36,7 @@ from accounting.mechanisms import GaussianMechanism
 from privkde.baselines import central_sums, exact_densities
 from privkde.engines.local import collect
 from privkde.estimators import PrivateKDEClassifier
-from privkde.files import require_writable, write_text
+from privkde.files import require_writable
 from privkde.prediction import expected_error
 from privkde.randomness import private_randomness
 from privkde.rounds import Collection, Terms
@@ -54,9 +49,6 @@ KERNELS: tuple[dict[str, Any], ...] = (
     {"kernel": "inner-product", "epsilon": 1.0, "bound": 1.0},
     {"kernel": "gaussian", "epsilon": 2.0, "repetitions": 256},
 )
-PACKAGES = ("privkde", "numpy", "scipy", "dp-accounting", "scikit-learn", "cryptography")
-"""Packages that numbers may depend on."""
-
 Floats = NDArray[np.floating]
 Row = dict[str, Any]
 
@@ -254,18 +246,6 @@ def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], cla
     return float(np.mean(predicted == data.y_test))
 
 
-def about(arguments: Sequence[str], seconds: float) -> Row:
-    """What the numbers came from; of the files only the names."""
-    names = [Path(one).name if Path(one).is_absolute() else one for one in arguments]
-    return {
-        "command": shlex.join(["python", "benchmarks/geometric.py", *names]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "seconds": round(seconds),
-        "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }
-
-
 def show(console: Console, found: Row) -> None:
     """Print what a measure found."""
     for title, content in found.items():
@@ -304,8 +284,8 @@ def main() -> None:
         show(console, part)
         found |= part
         if parsed.output is not None:
-            record = {"about": about(sys.argv[1:], time.monotonic() - start), **found}
-            write_text(parsed.output, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+            record = {"about": about("python benchmarks/geometric.py", sys.argv[1:], time.monotonic() - start), **found}
+            write(parsed.output, record)
 
 
 if __name__ == "__main__":

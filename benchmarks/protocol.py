@@ -6,14 +6,13 @@ python benchmarks/protocol.py memory     only the pass over a million users, in 
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from memory import RepeatedRows, peak_memory
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
@@ -32,18 +31,6 @@ USERS, DIM, REPETITIONS = 20_000, 768, 768
 MANY_USERS = 1_000_000
 BLOCK = BLOCK_ENTRIES // REPETITIONS
 REPEATS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedRows:
-    """Many users whose vectors repeat a few: rows that exist only while they are read."""
-
-    base: NDArray[np.float32]
-    shape: tuple[int, int]
-
-    def __getitem__(self, index: Index, /) -> NDArray[np.float32]:
-        """These rows."""
-        return self.base[index % len(self.base)]
 
 
 def best_of(*works: Callable[[], object]) -> list[float]:
@@ -125,7 +112,7 @@ def many_users() -> None:
     """One pass over a million users; prints the largest resident memory of this process in MB."""
     rows = RepeatedRows(unit_vectors(1000), (MANY_USERS, DIM))
     collect(announced(MANY_USERS), rows, np.arange(MANY_USERS), stream=private_randomness().stream)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(peak_memory() >> 20)
 
 
 def main() -> None:

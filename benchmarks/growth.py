@@ -1,0 +1,169 @@
+"""How time and memory grow with users, dimension, repetitions and classes: plan, randomize, analyze, query, audit.
+
+python benchmarks/growth.py                      prints fitted beside expected exponents; about 8 minutes on a quiet machine
+python benchmarks/growth.py --output FILE.json   also every number, unrounded, with what it came from
+python benchmarks/growth.py --tiny               one small curve for each operation: does it work at all?
+
+Every point is measured in a process of its own (`operations.py`). Expected exponents and their reasons are in `curves.py`,
+what is fitted in `fitting.py`. docs/results/growth.json is such a file, and docs/results/growth.md is made from it.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from curves import CURVES, ENDS, REPETITIONS, Curve, Expected, doubling
+from fitting import fit
+from operations import OPERATIONS, QUERIES, SEED
+from record import about, write
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from privkde.files import require_writable
+
+REPEATS = {"plan": 2, "audit": 2}
+"""Others are repeated five times."""
+LEAST_BYTES = 1 << 16
+"""Less than this beyond an idle process cannot be told from nothing."""
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+Row = dict[str, Any]
+
+
+def run(operation: str, setting: Row, plan: Row | None = None, repeats: int = 1) -> Row:
+    """One job in a process of its own."""
+    job = {"operation": operation, "setting": setting, "plan": plan, "repeats": repeats}
+    command = [sys.executable, str(Path(__file__).with_name("operations.py"))]
+    done = subprocess.run(
+        command, input=json.dumps(job), env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True, check=True
+    )
+    found: Row = json.loads(done.stdout)
+    return found
+
+
+def fitted(values: Sequence[int], costs: Sequence[float], expected: Expected) -> Row:
+    """The exponent beside the expected one."""
+    return {
+        "expected": expected.exponent,
+        "reason": expected.reason,
+        **dataclasses.asdict(fit(values, costs, model=expected.model)),
+    }
+
+
+class Measurement:
+    """Runs curves one after another; plans that were measured are those that are then run and audited."""
+
+    def __init__(self, progress: Progress, jobs: int) -> None:
+        self._progress = progress
+        self._task = progress.add_task("an idle process", total=jobs)
+        self._plans: dict[str, Row] = {}
+        self.idle_bytes: int = self._run("idle", {})["peak_bytes"]
+
+    def curve(self, curve: Curve) -> Row:
+        """Every point of a curve, and what was fitted to them."""
+        points = []
+        for value in curve.values:
+            self._progress.update(self._task, description=f"{curve.operation}: {curve.against} = {value:,}")
+            setting = curve.setting(value)
+            found = self._run(curve.operation, setting, self._plan(curve.operation, setting))
+            if curve.operation == "plan":
+                self._plans[_key(setting)] = found["found"]
+            points.append({"value": value, **found, "found": found["found"] if curve.operation == "audit" else None})
+        seconds = [min(point["core_seconds"]) for point in points]
+        held = [max(point["peak_bytes"] - self.idle_bytes, LEAST_BYTES) for point in points]
+        return {
+            "operation": curve.operation,
+            "against": curve.against,
+            "fixed": {name: value for name, value in curve.fixed.items() if name != curve.name},
+            "points": points,
+            "time": fitted(curve.values, seconds, curve.time),
+            "memory": fitted(curve.values, held, curve.memory),
+        }
+
+    def audit(self, setting: Row) -> list[Row]:
+        """Seconds of every check of a plan."""
+        self._progress.update(self._task, description=f"audit with all checks: {setting['repetitions']:,} repetitions")
+        plan = self._run("plan", setting)["found"]
+        checks: list[Row] = self._run("audit", {"only": None}, plan)["found"]
+        return checks
+
+    def _plan(self, operation: str, setting: Row) -> Row | None:
+        if operation == "plan":
+            return None
+        if operation == "audit":
+            return self._plans[_key(setting)]
+        return next(iter(self._plans.values()))
+
+    def _run(self, operation: str, setting: Row, plan: Row | None = None) -> Row:
+        found = run(operation, setting, plan, REPEATS.get(operation, 5))
+        self._progress.advance(self._task)
+        return found
+
+
+def _key(setting: Row) -> str:
+    return json.dumps({name: value for name, value in setting.items() if name != "only"}, sort_keys=True)
+
+
+def tiny() -> tuple[Curve, ...]:
+    """Against repetitions only, few of them."""
+    chosen = (curve for curve in CURVES if curve.against == REPETITIONS)
+    return tuple(dataclasses.replace(curve, values=doubling(4, 4)) for curve in chosen)
+
+
+def measure(curves: Sequence[Curve], ends: dict[str, Row]) -> Row:
+    """All curves, and audits with all checks."""
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        jobs = 1 + sum(len(curve.values) for curve in curves) + 2 * len(ends)
+        measurement = Measurement(progress, jobs)
+        found = [measurement.curve(curve) for curve in curves]
+        audits = {name: {"request": asked, "checks": measurement.audit(asked)} for name, asked in ends.items()}
+    return {
+        "seed": SEED,
+        "queries": QUERIES,
+        "idle_bytes": measurement.idle_bytes,
+        "what": {name: work.__doc__ for name, work in OPERATIONS.items()},
+        "curves": found,
+        "audits": audits,
+    }
+
+
+def show(console: Console, found: Row) -> None:
+    """Fitted beside expected exponents."""
+    table = Table("operation", "against", "range", "time", "expected", "memory", "expected", title="Growth")
+    for row in found["curves"]:
+        values = [point["value"] for point in row["points"]]
+        cells = [row["operation"], row["against"], f"{values[0]:,} … {values[-1]:,}"]
+        for part in (row["time"], row["memory"]):
+            cells += [f"{part['exponent']:.2f} [{part['low']:.2f}, {part['high']:.2f}]", f"{part['expected']:g}"]
+        table.add_row(*cells)
+    console.print(table)
+
+
+def main() -> None:
+    """Measure, print, and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, metavar="FILE.json")
+    parser.add_argument("--tiny", action="store_true")
+    parsed = parser.parse_args()
+    if parsed.output is not None:
+        require_writable(parsed.output)
+    start = time.monotonic()
+    found = measure(tiny(), {}) if parsed.tiny else measure(CURVES, ENDS)
+    show(Console(), found)
+    if parsed.output is not None:
+        source = about("python benchmarks/growth.py", sys.argv[1:], time.monotonic() - start)
+        write(parsed.output, {"about": source, **found})
+
+
+if __name__ == "__main__":
+    main()
