@@ -39,10 +39,10 @@ lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-all ## Measure the accountants, the protocol, the service and how costs grow
-	$(BIN)/python benchmarks/accountant.py
-	$(BIN)/python benchmarks/protocol.py
-	$(BIN)/python benchmarks/service.py
-	$(BIN)/python benchmarks/growth.py --output docs/results/growth.json
+	$(BIN)/python -m benchmarks.accountant
+	$(BIN)/python -m benchmarks.protocol
+	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.growth --output docs/results/growth.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

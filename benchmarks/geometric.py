@@ -1,9 +1,9 @@
 """What geometric accounting buys: noise, predicted against measured error, accuracy on data sets.
 
-python benchmarks/geometric.py                                  the noise and the error on synthetic data
-python benchmarks/geometric.py --data A.npz B.npz               the same on these data, and the accuracy of classifiers
-python benchmarks/geometric.py --data A.npz --output FILE.json  also every number, unrounded, with what it came from
-python benchmarks/geometric.py --data A.npz --tiny              few users and runs: does it work at all?
+python -m benchmarks.geometric                                  the noise and the error on synthetic data
+python -m benchmarks.geometric --data A.npz B.npz               the same on these data, and the accuracy of classifiers
+python -m benchmarks.geometric --data A.npz --output FILE.json  also every number, unrounded, with what it came from
+python -m benchmarks.geometric --data A.npz --tiny              few users and runs: does it work at all?
 
 A data set is an .npz archive with X_train, y_train, X_test and y_test. Runs are seeded, so that a run can be repeated.
 docs/results/geometric.json is such a file, and docs/results/geometric.md prints its tables from it.
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from record import about, write
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -33,6 +32,7 @@ from accounting import Plan, PlanRequest, plan_budget
 from accounting.composition import Geometric, PrivacyLossComposition, Touched
 from accounting.designs import Target, design
 from accounting.mechanisms import GaussianMechanism
+from benchmarks.record import about, write
 from privkde.baselines import central_sums, exact_densities
 from privkde.engines.local import collect
 from privkde.estimators import PrivateKDEClassifier
@@ -284,7 +284,7 @@ def main() -> None:
         show(console, part)
         found |= part
         if parsed.output is not None:
-            record = {"about": about("python benchmarks/geometric.py", sys.argv[1:], time.monotonic() - start), **found}
+            record = {"about": about("python -m benchmarks.geometric", sys.argv[1:], time.monotonic() - start), **found}
             write(parsed.output, record)
 
 

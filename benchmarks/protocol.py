@@ -1,7 +1,7 @@
 """Speed and memory of the protocol, as ratios measured in one run: one pass over the users, and queries.
 
-python benchmarks/protocol.py            all of it
-python benchmarks/protocol.py memory     only the pass over a million users, in this process
+python -m benchmarks.protocol            all of it
+python -m benchmarks.protocol memory     only the pass over a million users, in this process
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from memory import RepeatedRows, peak_memory
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from accounting import plan_budget
+from benchmarks.memory import RepeatedRows, peak_memory
 from privkde.announcement import Announcement
 from privkde.bitsum.randomized_response import ShuffledResponse
 from privkde.blocks import BLOCK_ENTRIES, Index, in_blocks
@@ -129,7 +129,9 @@ def main() -> None:
         rounding(table, announcement.family(), flip)
         whole_pass(table, announcement)
         queries(table, announcement)
-        memory = subprocess.run([sys.executable, __file__, "memory"], capture_output=True, text=True, check=True)
+        memory = subprocess.run(
+            [sys.executable, "-m", "benchmarks.protocol", "memory"], capture_output=True, text=True, check=True
+        )
     table.add_row(f"[bold]memory, {MANY_USERS:,} users × {DIM} (goal: 2000 MB)", f"[bold]{memory.stdout.strip()} MB")
     console.print(table)
 

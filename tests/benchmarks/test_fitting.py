@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from fitting import fit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from accounting import InvalidInputError
+from benchmarks.growth.fitting import fit
 
 SIZES = [64 * 2**i for i in range(7)]
 LEVEL = 1e-8

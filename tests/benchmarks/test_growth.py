@@ -9,12 +9,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from curves import CURVES, SIZED_CHECKS, Curve, Expected, doubling
-from growth import measure
-from memory import peak_memory
-from operations import OPERATIONS, measured
 
 from accounting import plan_budget
+from benchmarks.growth.curves import CURVES, SIZED_CHECKS, Curve, Expected, doubling
+from benchmarks.growth.measuring import measure
+from benchmarks.growth.operations import OPERATIONS, measured
+from benchmarks.memory import peak_memory
 from verification.audit import LAYER_MODULES, collected
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 2, "repetitions": 2, "epsilon": 2.0, "delta": 1e-6}
@@ -109,7 +109,7 @@ def test_a_process_does_not_inherit_the_peak_of_another() -> None:
     """Which `ru_maxrss` does on Linux."""
     held = bytearray(64 << 20)
     assert peak_memory() > len(held)
-    program = "from memory import peak_memory; print(peak_memory())"
+    program = "from benchmarks.memory import peak_memory; print(peak_memory())"
     path = {"PYTHONPATH": ":".join(sys.path)}
     own = int(subprocess.run([sys.executable, "-c", program], env=path, capture_output=True, check=True).stdout)
     held[:] = b"1" * len(held)

@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
-from record import about, write
+
+from benchmarks.record import about, write
 
 
 def test_a_command_can_be_repeated_and_names_no_folder_of_this_machine(tmp_path: Path) -> None:
-    found = about("python benchmarks/x.py", ["--data", str(tmp_path / "a b.npz"), "--output", "docs/x.json"], 1.6)
-    assert found["command"] == "python benchmarks/x.py --data 'a b.npz' --output docs/x.json"
+    found = about("python -m benchmarks.x", ["--data", str(tmp_path / "a b.npz"), "--output", "docs/x.json"], 1.6)
+    assert found["command"] == "python -m benchmarks.x --data 'a b.npz' --output docs/x.json"
     assert found["seconds"] == 2
     assert {"python", "privkde", "numpy", "scipy"} <= found["versions"].keys()
 

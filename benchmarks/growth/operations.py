@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from memory import RepeatedRows, peak_memory
 
 from accounting import Plan, plan_budget
+from benchmarks.memory import RepeatedRows, peak_memory
 from privkde.announcement import Announcement
 from privkde.engines.local import collect
 from privkde.messages import Messages

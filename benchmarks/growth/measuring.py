@@ -1,41 +1,29 @@
-"""How time and memory grow with users, dimension, repetitions and classes: plan, randomize, analyze, query, audit.
-
-python benchmarks/growth.py                      prints fitted beside expected exponents; about 8 minutes on a quiet machine
-python benchmarks/growth.py --output FILE.json   also every number, unrounded, with what it came from
-python benchmarks/growth.py --tiny               one small curve for each operation: does it work at all?
-
-Every point is measured in a process of its own (`operations.py`). Expected exponents and their reasons are in `curves.py`,
-what is fitted in `fitting.py`. docs/results/growth.json is such a file, and docs/results/growth.md is made from it.
-"""  # noqa: E501
+"""Every point of every curve, each in a process of its own, and the exponents fitted to them."""
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from curves import CURVES, ENDS, REPETITIONS, Curve, Expected, doubling
-from fitting import fit
-from operations import OPERATIONS, QUERIES, SEED
-from record import about, write
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from privkde.files import require_writable
+from benchmarks.growth.curves import Curve, Expected
+from benchmarks.growth.fitting import fit
+from benchmarks.growth.operations import OPERATIONS, QUERIES, SEED
 
 REPEATS = {"plan": 2, "audit": 2}
 """Others are repeated five times."""
 LEAST_BYTES = 1 << 16
 """Less than this beyond an idle process cannot be told from nothing."""
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+ROOT = Path(__file__).resolve().parents[2]
 
 Row = dict[str, Any]
 
@@ -43,9 +31,15 @@ Row = dict[str, Any]
 def run(operation: str, setting: Row, plan: Row | None = None, repeats: int = 1) -> Row:
     """One job in a process of its own."""
     job = {"operation": operation, "setting": setting, "plan": plan, "repeats": repeats}
-    command = [sys.executable, str(Path(__file__).with_name("operations.py"))]
+    command = [sys.executable, "-m", "benchmarks.growth.operations"]
     done = subprocess.run(
-        command, input=json.dumps(job), env={**os.environ, **ONE_THREAD}, stdout=subprocess.PIPE, text=True, check=True
+        command,
+        input=json.dumps(job),
+        env={**os.environ, **ONE_THREAD},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     found: Row = json.loads(done.stdout)
     return found
@@ -114,13 +108,7 @@ def _key(setting: Row) -> str:
     return json.dumps({name: value for name, value in setting.items() if name != "only"}, sort_keys=True)
 
 
-def tiny() -> tuple[Curve, ...]:
-    """Against repetitions only, few of them."""
-    chosen = (curve for curve in CURVES if curve.against == REPETITIONS)
-    return tuple(dataclasses.replace(curve, values=doubling(4, 4)) for curve in chosen)
-
-
-def measure(curves: Sequence[Curve], ends: dict[str, Row]) -> Row:
+def measure(curves: Sequence[Curve], ends: Mapping[str, Row]) -> Row:
     """All curves, and audits with all checks."""
     with Progress(console=Console(stderr=True), transient=True) as progress:
         jobs = 1 + sum(len(curve.values) for curve in curves) + 2 * len(ends)
@@ -135,35 +123,3 @@ def measure(curves: Sequence[Curve], ends: dict[str, Row]) -> Row:
         "curves": found,
         "audits": audits,
     }
-
-
-def show(console: Console, found: Row) -> None:
-    """Fitted beside expected exponents."""
-    table = Table("operation", "against", "range", "time", "expected", "memory", "expected", title="Growth")
-    for row in found["curves"]:
-        values = [point["value"] for point in row["points"]]
-        cells = [row["operation"], row["against"], f"{values[0]:,} … {values[-1]:,}"]
-        for part in (row["time"], row["memory"]):
-            cells += [f"{part['exponent']:.2f} [{part['low']:.2f}, {part['high']:.2f}]", f"{part['expected']:g}"]
-        table.add_row(*cells)
-    console.print(table)
-
-
-def main() -> None:
-    """Measure, print, and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, metavar="FILE.json")
-    parser.add_argument("--tiny", action="store_true")
-    parsed = parser.parse_args()
-    if parsed.output is not None:
-        require_writable(parsed.output)
-    start = time.monotonic()
-    found = measure(tiny(), {}) if parsed.tiny else measure(CURVES, ENDS)
-    show(Console(), found)
-    if parsed.output is not None:
-        source = about("python benchmarks/growth.py", sys.argv[1:], time.monotonic() - start)
-        write(parsed.output, {"about": source, **found})
-
-
-if __name__ == "__main__":
-    main()
