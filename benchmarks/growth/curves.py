@@ -54,7 +54,7 @@ PROMISE = {"epsilon": 2.0, "delta": 1e-6}
 PLANNED = {"users": 100_000, "dim": 64, "repetitions": 64, **PROMISE}
 LABELED = {"users": 1_000_000, "dim": 64, "repetitions": 64, "label_epsilon": 2.0, **PROMISE}
 RUN = {"users": 8_192, "dim": 128, "repetitions": 128}
-SEPARATE = {"users": 65_536, "dim": 128, "repetitions": 128}
+SEPARATE = {"users": 262_144, "dim": 128, "repetitions": 128}
 JOINT = {"users": 4_096, "dim": 64, "kernel": "inner-product", "repetitions": None, "labels": "joint"}
 
 USERS, DIM, REPETITIONS = "users n", "dimension d", "repetitions I"
@@ -76,7 +76,7 @@ def _planning() -> tuple[Curve, ...]:
             memory=flat,
         ),
         Curve(
-            operation="plan", against=DIM, name="dim", values=doubling(16, 4, 8), fixed=PLANNED,
+            operation="plan", against=DIM, name="dim", values=doubling(32, 5, 4), fixed=PLANNED,
             time=Expected(0, "I is fixed, and d only enters formulas"), memory=flat,
         ),
         Curve(
@@ -106,15 +106,15 @@ def _randomizing() -> tuple[Curve, ...]:
             memory=Expected(1, "a block of vectors and Id weights"),
         ),
         Curve(
-            operation="randomize", against=REPETITIONS, name="repetitions", values=doubling(64, 7), fixed=RUN,
-            time=Expected(1, "nI(d + const)"), memory=Expected(1, "Id weights, beside blocks of at most 2²⁰ entries"),
+            operation="randomize", against=REPETITIONS, name="repetitions", values=doubling(512, 5), fixed=RUN,
+            time=Expected(1, "nI(d + const)"), memory=Expected(0, f"{block}; beside them Id weights are small here"),
         ),
         Curve(
             operation="randomize", against=SEPARATE_CLASSES, name="classes", values=doubling(2, 4), fixed=SEPARATE,
             time=Expected(0, "every user takes part in one class only"), memory=Expected(0, block),
         ),
         Curve(
-            operation="randomize", against=JOINT_CLASSES, name="classes", values=doubling(2, 7), fixed=JOINT,
+            operation="randomize", against=JOINT_CLASSES, name="classes", values=doubling(8, 6), fixed=JOINT,
             time=Expected(1, "every user sends m(d + 1) bits"), memory=Expected(0, block),
         ),
     )  # fmt: skip
@@ -162,8 +162,9 @@ def _querying() -> tuple[Curve, ...]:
             memory=Expected(1, "a block of vectors and Id weights"),
         ),
         Curve(
-            operation="query", against=REPETITIONS, name="repetitions", values=doubling(64, 7), fixed=fixed,
-            time=Expected(1, "qI(d + m)"), memory=Expected(1, "I(d + m) weights, beside blocks of at most 2²⁰ entries"),
+            operation="query", against=REPETITIONS, name="repetitions", values=doubling(512, 5), fixed=fixed,
+            time=Expected(1, "qI(d + m)"),
+            memory=Expected(0, "blocks of at most 2²⁰ entries; beside them I(d + m) weights are small here"),
         ),
         Curve(
             operation="query", against=CLASSES, name="classes", values=doubling(16, 7), fixed=RUN,
@@ -182,16 +183,16 @@ def _auditing() -> tuple[Curve, ...]:
             time=Expected(0, "as in planning; the client's checks draw a fixed number of vectors"), memory=flat,
         ),
         Curve(
-            operation="audit", against=DIM, name="dim", values=doubling(16, 4, 8), fixed={**PLANNED, **only},
+            operation="audit", against=DIM, name="dim", values=doubling(32, 5, 4), fixed={**PLANNED, **only},
             time=Expected(1, "certified: none; statistical: a fixed number of features of d dimensions"),
             memory=Expected(1, "a fixed number of vectors and Id weights"),
         ),
         Curve(
             operation="audit", against=REPETITIONS, name="repetitions", values=doubling(16, 5, 4),
             fixed={**PLANNED, "users": 1_000_000, **only},
-            time=Expected(1, "certified: the independent route rounds losses to ε/I: its grid has about I cells;"
-                             " statistical: features of I repetitions"),
-            memory=Expected(1, "that grid"),
+            time=Expected(0.5, "certified: the plan's accountant as in planning; the independent route's grid grows as"
+                               " I, but only up to 2²⁰ cells; statistical: a fixed number of vectors, as I"),
+            memory=Expected(0.5, "the same tables"),
         ),
         Curve(
             operation="audit", against=SEPARATE_CLASSES, name="classes", values=doubling(2, 4, 4),

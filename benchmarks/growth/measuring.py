@@ -16,7 +16,7 @@ from rich.progress import Progress
 
 from benchmarks.growth.curves import Curve, Expected
 from benchmarks.growth.fitting import fit
-from benchmarks.growth.operations import OPERATIONS, QUERIES, SEED
+from benchmarks.growth.operations import QUERIES, SEED
 
 REPEATS = {"plan": 2, "audit": 2}
 """Others are repeated five times."""
@@ -119,7 +119,6 @@ def measure(curves: Sequence[Curve], ends: Mapping[str, Row]) -> Row:
         "seed": SEED,
         "queries": QUERIES,
         "idle_bytes": measurement.idle_bytes,
-        "what": {name: work.__doc__ for name, work in OPERATIONS.items()},
         "curves": found,
         "audits": audits,
     }
