@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 Row = dict[str, Any]
 
 
-def run(operation: str, setting: Row, plan: Row | None = None, repeats: int = 1) -> Row:
+def run(operation: str, setting: Row, plan: Row | None, repeats: int) -> Row:
     """One job in a process of its own."""
     job = {"operation": operation, "setting": setting, "plan": plan, "repeats": repeats}
     command = [sys.executable, "-m", "benchmarks.growth.operations"]
@@ -87,8 +87,8 @@ class Measurement:
     def audit(self, setting: Row) -> list[Row]:
         """Seconds of every check of a plan."""
         self._progress.update(self._task, description=f"audit with all checks: {setting['repetitions']:,} repetitions")
-        plan = self._run("plan", setting)["found"]
-        checks: list[Row] = self._run("audit", {"only": None}, plan)["found"]
+        plan = self._run("plan", setting, repeats=1)["found"]
+        checks: list[Row] = self._run("audit", {"only": None}, plan, repeats=1)["found"]
         return checks
 
     def _plan(self, operation: str, setting: Row) -> Row | None:
@@ -98,8 +98,8 @@ class Measurement:
             return self._plans[_key(setting)]
         return next(iter(self._plans.values()))
 
-    def _run(self, operation: str, setting: Row, plan: Row | None = None) -> Row:
-        found = run(operation, setting, plan, REPEATS.get(operation, 5))
+    def _run(self, operation: str, setting: Row, plan: Row | None = None, repeats: int | None = None) -> Row:
+        found = run(operation, setting, plan, repeats or REPEATS.get(operation, 5))
         self._progress.advance(self._task)
         return found
 
