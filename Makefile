@@ -39,10 +39,11 @@ lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the service
-	$(BIN)/python benchmarks/accountant.py
-	$(BIN)/python benchmarks/protocol.py
-	$(BIN)/python benchmarks/service.py
+bench: $(VENV)/.installed-all ## Measure the accountants, the protocol, the service and how costs grow
+	$(BIN)/python -m benchmarks.accountant
+	$(BIN)/python -m benchmarks.protocol
+	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.growth --output docs/results/growth.json
 
 bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estimators beside privkde (docs/results/peers.json)
 	$(PEERS)/bin/python -m benchmarks.peers --output docs/results/peers.json

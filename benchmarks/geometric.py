@@ -1,9 +1,9 @@
 """What geometric accounting buys: noise, predicted against measured error, accuracy on data sets.
 
-python benchmarks/geometric.py                                  the noise and the error on synthetic data
-python benchmarks/geometric.py --data A.npz B.npz               the same on these data, and the accuracy of classifiers
-python benchmarks/geometric.py --data A.npz --output FILE.json  also every number, unrounded, with what it came from
-python benchmarks/geometric.py --data A.npz --tiny              few users and runs: does it work at all?
+python -m benchmarks.geometric                                  the noise and the error on synthetic data
+python -m benchmarks.geometric --data A.npz B.npz               the same on these data, and the accuracy of classifiers
+python -m benchmarks.geometric --data A.npz --output FILE.json  also every number, unrounded, with what it came from
+python -m benchmarks.geometric --data A.npz --tiny              few users and runs: does it work at all?
 
 A data set is an .npz archive with X_train, y_train, X_test and y_test. Runs are seeded, so that a run can be repeated.
 docs/results/geometric.json is such a file, and docs/results/geometric.md prints its tables from it.
@@ -13,18 +13,12 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
-import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +32,11 @@ from accounting import Plan, PlanRequest, plan_budget
 from accounting.composition import Geometric, PrivacyLossComposition, Touched
 from accounting.designs import Target, design
 from accounting.mechanisms import GaussianMechanism
+from benchmarks.record import about, write
 from privkde.baselines import central_sums, exact_densities
 from privkde.engines.local import collect
 from privkde.estimators import PrivateKDEClassifier
-from privkde.files import require_writable, write_text
+from privkde.files import require_writable
 from privkde.prediction import expected_error
 from privkde.randomness import private_randomness
 from privkde.rounds import Collection, Terms
@@ -54,9 +49,6 @@ KERNELS: tuple[dict[str, Any], ...] = (
     {"kernel": "inner-product", "epsilon": 1.0, "bound": 1.0},
     {"kernel": "gaussian", "epsilon": 2.0, "repetitions": 256},
 )
-PACKAGES = ("privkde", "numpy", "scipy", "dp-accounting", "scikit-learn", "cryptography")
-"""Packages that numbers may depend on."""
-
 Floats = NDArray[np.floating]
 Row = dict[str, Any]
 
@@ -254,18 +246,6 @@ def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], cla
     return float(np.mean(predicted == data.y_test))
 
 
-def about(arguments: Sequence[str], seconds: float) -> Row:
-    """What the numbers came from; of the files only the names."""
-    names = [Path(one).name if Path(one).is_absolute() else one for one in arguments]
-    return {
-        "command": shlex.join(["python", "benchmarks/geometric.py", *names]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "seconds": round(seconds),
-        "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }
-
-
 def show(console: Console, found: Row) -> None:
     """Print what a measure found."""
     for title, content in found.items():
@@ -304,8 +284,8 @@ def main() -> None:
         show(console, part)
         found |= part
         if parsed.output is not None:
-            record = {"about": about(sys.argv[1:], time.monotonic() - start), **found}
-            write_text(parsed.output, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+            record = {"about": about("python -m benchmarks.geometric", sys.argv[1:], time.monotonic() - start), **found}
+            write(parsed.output, record)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Speed and memory of the protocol, as ratios measured in one run: one pass over the users, and queries.
 
-python benchmarks/protocol.py            all of it
-python benchmarks/protocol.py memory     only the pass over a million users, in this process
+python -m benchmarks.protocol            all of it
+python -m benchmarks.protocol memory     only the pass over a million users, in this process
 """
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from accounting import plan_budget
+from benchmarks.memory import RepeatedRows, peak_memory
 from privkde.announcement import Announcement
 from privkde.bitsum.randomized_response import ShuffledResponse
 from privkde.blocks import BLOCK_ENTRIES, Index, in_blocks
@@ -32,18 +31,6 @@ USERS, DIM, REPETITIONS = 20_000, 768, 768
 MANY_USERS = 1_000_000
 BLOCK = BLOCK_ENTRIES // REPETITIONS
 REPEATS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedRows:
-    """Many users whose vectors repeat a few: rows that exist only while they are read."""
-
-    base: NDArray[np.float32]
-    shape: tuple[int, int]
-
-    def __getitem__(self, index: Index, /) -> NDArray[np.float32]:
-        """These rows."""
-        return self.base[index % len(self.base)]
 
 
 def best_of(*works: Callable[[], object]) -> list[float]:
@@ -125,7 +112,7 @@ def many_users() -> None:
     """One pass over a million users; prints the largest resident memory of this process in MB."""
     rows = RepeatedRows(unit_vectors(1000), (MANY_USERS, DIM))
     collect(announced(MANY_USERS), rows, np.arange(MANY_USERS), stream=private_randomness().stream)
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+    print(peak_memory() >> 20)
 
 
 def main() -> None:
@@ -142,7 +129,9 @@ def main() -> None:
         rounding(table, announcement.family(), flip)
         whole_pass(table, announcement)
         queries(table, announcement)
-        memory = subprocess.run([sys.executable, __file__, "memory"], capture_output=True, text=True, check=True)
+        memory = subprocess.run(
+            [sys.executable, "-m", "benchmarks.protocol", "memory"], capture_output=True, text=True, check=True
+        )
     table.add_row(f"[bold]memory, {MANY_USERS:,} users × {DIM} (goal: 2000 MB)", f"[bold]{memory.stdout.strip()} MB")
     console.print(table)
 

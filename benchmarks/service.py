@@ -1,6 +1,6 @@
 """Requests per second and slowest answers of the service on this machine: plans that are kept, and new ones.
 
-    python benchmarks/service.py [--kept 2000] [--new 40] [--clients 8]
+    python -m benchmarks.service [--kept 2000] [--new 40] [--clients 8]
 
 One process serves, this one asks over loopback. Times are of this machine, at this moment; the ratio is what to read.
 """

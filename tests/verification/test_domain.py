@@ -1,6 +1,7 @@
 """Checks of what one user can do: the honest system is not refuted, planted faults are."""
 
 import dataclasses
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
@@ -237,3 +238,26 @@ def test_labels_kept_with_another_probability_are_refuted() -> None:
 def test_labels_drawn_with_another_probability_are_refuted() -> None:
     with mock.patch("privkde.labels.integers_below", lambda bound, *rest: integers_below(bound + 1, *rest)):
         assert run("label-response", "labels").refuted
+
+
+@pytest.mark.parametrize("kind", ["rr", "signs"])
+def test_memory_of_a_search_is_not_quadratic_in_the_dimension(kind: str) -> None:
+    """Bytes that arrays ask for: a few dozen vectors and the maps, never all d axes at once."""
+    dim, plan = 4096, subject(kind).plan
+    large = dataclasses.replace(plan, request=dataclasses.replace(plan.request, dim=dim, repetitions=8))
+    view = ClientView(large, private_stream(0, "large"))
+    tracemalloc.start()
+    vectors = domain._strange(view, private_stream(0, "strange"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert view.whole
+    assert len(vectors) * dim * 8 / 2 < peak < dim**2 * 8 / 4
+
+
+def test_linear_maps_are_the_images_of_all_axes() -> None:
+    """The slow twin maps all axes at once."""
+    view = ClientView(subject("identity").plan, private_stream(0, "maps"))
+    with mock.patch.object(client_view, "AXES", 5):  # does not divide the dimension
+        seen = view.directions(3)
+    maps = view.family.query_features(np.eye(view.facts.dim)).astype(np.float64)
+    np.testing.assert_allclose(seen, (maps / np.linalg.norm(maps, axis=0)).T[:3], rtol=0, atol=1e-6)

@@ -51,11 +51,11 @@ def check_client(subject: Subject, effort: Effort, seed: int) -> Finding:
 
 def _strange(view: ClientView, stream: ByteStream) -> list[tuple[str, Floats]]:
     """Vectors inside and outside of the domain, those that single features see best among them."""
-    d, directions = view.facts.dim, view.directions()
+    d = view.facts.dim
     axis, spread = np.eye(1, d)[0], np.full(d, 1.0 / math.sqrt(d))
     drawn = view.random(4, stream.child("strange")).x
     vectors = [("zero", np.zeros(d)), ("axis", axis), ("spread", spread), *_named("strongest", view.strongest())]
-    vectors += _named("what a feature sees best", directions[:8])
+    vectors += _named("what a feature sees best", view.directions(8))
     vectors += _named("random", drawn)
     lengths = (1.0 + 5e-4, 5.0, 1e3, 1e17, 1e30, 1e300)
     vectors += [(f"{name} times {r:g}", r * v) for name, v in vectors[1:8] for r in lengths]

@@ -22,7 +22,7 @@ def replaced_pairs(view: ClientView, effort: Effort, stream: ByteStream) -> tupl
     """Records and what they are replaced by: random, opposite, extreme; with joint labels half change their class."""
     count = min(PAIRS * effort.scale, max(FEWEST_PAIRS, MOST_ENTRIES // view.facts.n_instances))
     x, other = view.random(count, stream.child("first")), view.random(count, stream.child("second"))
-    best = np.concatenate([view.strongest(), view.directions()[: count // 8]])
+    best = np.concatenate([view.strongest(), view.directions(count // 8)])
     x.x[: len(best)] = best
     other.x[: count // 2] = -x.x[: count // 2]
     if x.classes is not None and other.classes is not None:

@@ -28,6 +28,8 @@ MOST_NUMBERS = 1 << 22
 POWER_ITERATIONS = 100
 FEWER = 64
 """Dimensions, repetitions and joint classes of the smaller one, at most."""
+AXES = 64
+"""Axes that are mapped at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,24 +109,28 @@ class ClientView:
         except InvalidInputError:
             return None
 
-    def directions(self) -> Floats:
-        """Unit vectors that single features see best: the rows of the maps if they are linear, else the axes."""
-        axes = np.eye(self.facts.dim)
+    def directions(self, most: int) -> Floats:
+        """Up to `most` unit vectors that single features see best: rows of the maps if they are linear, else axes."""
         if not self.facts.linear:
-            return axes
-        seen = self.family.query_features(axes).astype(np.float64).T
+            return np.eye(min(most, self.facts.dim), self.facts.dim)
+        seen = self._maps().T[:most]
         return np.asarray(seen / np.linalg.norm(seen, axis=1, keepdims=True))
 
     def strongest(self) -> Floats:
         """Unit vectors of large images: the leading singular vector of linear maps, and what all features see."""
-        axes = np.eye(self.facts.dim)
         if not self.facts.linear:
-            return axes[:1]
-        maps = self.family.query_features(axes).astype(np.float64)
+            return np.eye(1, self.facts.dim)
+        maps = self._maps()
         leading = flat = _unit(maps.sum(axis=1))
         for _ in range(POWER_ITERATIONS):
             leading = _unit(maps @ (maps.T @ leading))
         return np.stack([leading, flat])
+
+    def _maps(self) -> Floats:
+        """Linear maps as a matrix: the images of the axes, a few at a time, because all axes have d² entries."""
+        d = self.facts.dim
+        parts = [self.family.query_features(np.eye(min(AXES, d - k), d, k)) for k in range(0, d, AXES)]
+        return np.concatenate(parts).astype(np.float64)
 
     def random(self, count: int, stream: ByteStream) -> Record:
         """Random directions of norm 1 (the Gaussian kernel: up to 8), in random classes."""
