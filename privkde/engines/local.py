@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,9 @@ from numpy.typing import NDArray
 from accounting.errors import InvalidInputError, require_choice
 from privkde.announcement import Announcement
 from privkde.blocks import Index, Progress, in_blocks
+from privkde.counting import PacketCounter, released
 from privkde.inputs import Rows
+from privkde.packets import read_packets, write_packets
 from privkde.parties import Analyzer, Randomizer, Shuffler
 from privkde.randomness import ByteStream
 
@@ -35,8 +39,7 @@ def collect(
     both have the same law, because the noise is infinitely divisible (docs/proofs/sampling.md).
     """
     require_choice("path", path, PATHS)
-    if classes is not None and classes.shape != (rows.shape[0],):
-        raise InvalidInputError(f"classes of shape {classes.shape} for {rows.shape[0]} rows; give one for each row.")
+    require_one_class_each(rows, classes)
     randomizer = Randomizer(announcement, outside=outside)
     run = _faithful if path == "faithful" else _aggregated
     return run(announcement, randomizer, rows, index, classes, stream=stream, progress=progress)
@@ -88,3 +91,53 @@ def _faithful(
             shuffler.receive(packet)
     analyzer.receive(shuffler.release())
     return analyzer
+
+
+def randomize(
+    announcement: Announcement,
+    rows: Rows,
+    index: Index,
+    classes: NDArray[np.integer] | None = None,
+    *,
+    stream: ByteStream,
+    folder: Path,
+    suffix: str = ".packets",
+    outside: str = "reject",
+    progress: Progress | None = None,
+) -> None:
+    """Play these users as clients: a file of packets in `folder` for each block of them.
+
+    The packets are those that `collect` counts on its faithful path.
+    """
+    require_one_class_each(rows, classes)
+    randomizer = Randomizer(announcement, outside=outside)
+
+    def work(part: Index, start: int) -> None:
+        told = None if classes is None else classes[part]
+        packets = randomizer.packets(rows[part], told, stream=stream.child("client", start), numbers=part)
+        write_packets(folder / part_name(start, suffix), packets)
+
+    in_blocks(work, index, announcement.n_instances, progress)
+
+
+def part_name(start: int, suffix: str) -> str:
+    """The file of the block of users that starts here."""
+    return f"part-{start:012d}{suffix}"
+
+
+def count(announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
+    """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on."""
+    counter = PacketCounter(announcement)
+    counts = counter.nothing
+    for name in files:
+        part = counter.of_all(read_packets(name))
+        counts += part
+        if progress is not None:
+            progress(part.n_users)
+    return released(announcement, counts)
+
+
+def require_one_class_each(rows: Rows, classes: NDArray[np.integer] | None) -> None:
+    """Classes, if there are any, are given for every row."""
+    if classes is not None and classes.shape != (rows.shape[0],):
+        raise InvalidInputError(f"classes of shape {classes.shape} for {rows.shape[0]} rows; give one for each row.")
