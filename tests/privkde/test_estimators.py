@@ -132,7 +132,7 @@ def test_the_documented_defaults() -> None:
     shared = {
         "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "noise_shape": 1, "excess_error": None,
         "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "engine": None,
-            "verbose": False,
+        "verbose": False,
     }  # fmt: skip
     assert PrivateKDE().get_params() == documented | shared
     assert PrivateKDEClassifier().get_params() == documented | also | shared
