@@ -2,7 +2,7 @@
 
 At the level of laws the equality is exact (test_bitsum.py: shares add up). Here the implementation is compared with
 itself, faithful against aggregated, by an exact two-sample test. A pipeline of Beam takes half a second whatever it
-does, so Beam is put to fewer cases of each law; test_beam.py shows that it counts bit by bit what the local engine does.
+does, so Beam is put to fewer cases of each law; test_beam.py shows that it counts bit by bit what the other one does.
 """
 
 import math
