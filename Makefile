@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 export NO_MKDOCS_2_WARNING = 1
-.PHONY: help demo system test lint bench study docs preview publish-docs format clean
+.PHONY: help demo system test lint bench bench-beam study docs preview publish-docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
@@ -42,6 +42,9 @@ bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the s
 	$(BIN)/python benchmarks/accountant.py
 	$(BIN)/python benchmarks/protocol.py
 	$(BIN)/python benchmarks/service.py
+
+bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
+	$(BIN)/python benchmarks/beam.py --output docs/results/beam.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

@@ -46,7 +46,8 @@ class PipelineError(PrivkdeError):
 class BeamEngine:
     """Runs collections by Beam: by default in this process, with `workers` in as many processes of this machine.
 
-    `runner` names another one (`FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are its options.
+    `runner` names another one (`FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are its options. It
+    needs `--temp_location`, where its workers leave the counts for this process.
     """
 
     runner: str | None = None
@@ -59,8 +60,13 @@ class BeamEngine:
             raise InvalidInputError(
                 f"workers={self.workers} is for the runner on this machine; give {self.runner} its own options."
             )
-        if any(one.split("=")[0] == "--runner" for one in self.options):
+        named = {one.split("=")[0] for one in self.options}
+        if "--runner" in named:
             raise InvalidInputError("name the runner as `runner`, not among the options of Beam.")
+        if self.runner is not None and "--temp_location" not in named:
+            raise InvalidInputError(
+                f"{self.runner} needs the option --temp_location: a folder that its workers and this machine reach."
+            )
 
     def collect(
         self,

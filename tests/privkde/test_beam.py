@@ -281,7 +281,7 @@ def test_files_that_cannot_be_counted_are_named(tmp_path: Path) -> None:
         BeamEngine().count(announcement, [__file__])
 
 
-def test_options_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidInputError, match="workers=0"):
         BeamEngine(workers=0)
     with pytest.raises(InvalidInputError, match="workers=2 is for the runner on this machine"):
@@ -290,8 +290,13 @@ def test_options_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) ->
         BeamEngine(options=("--runner=FlinkRunner",))
     with pytest.raises(InvalidInputError, match="for the engine 'beam'"):
         engines.engine("local", workers=2)
+    with pytest.raises(InvalidInputError, match="FlinkRunner needs the option --temp_location"):
+        BeamEngine(runner="FlinkRunner")
+    unknown = BeamEngine(runner="NoRunner", options=(f"--temp_location={tmp_path}",))
     with pytest.raises(PipelineError, match="Unexpected pipeline runner: NoRunner"):
-        BeamEngine(runner="NoRunner").collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+        unknown.collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+    named = BeamEngine(runner="FnApiRunner", options=unknown.options)
+    assert named.collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
     assert engines.engine("local") is local
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     with pytest.raises(InvalidInputError, match=r"privkde\[beam\]"):
