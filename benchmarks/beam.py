@@ -40,6 +40,7 @@ from accounting import Plan, plan_budget
 from privkde.announcement import Announcement
 from privkde.datasets import read_vectors
 from privkde.engines import Engine, engine, local
+from privkde.engines.users import Users
 from privkde.files import require_writable, write_text
 from privkde.randomness import new_public_seed, private_randomness
 
@@ -90,7 +91,8 @@ def prepared(folder: Path, name: str, size: Size) -> None:
         for number, part in enumerate(np.array_split(np.arange(count), size.files)):
             target = folder / what / str(number)
             target.mkdir(parents=True)
-            local.randomize(announcement, x, part, stream=private_randomness().stream, folder=target)
+            clients = Users(announcement=announcement, rows=x, index=part)
+            local.randomize(clients, target, stream=private_randomness().stream)
 
 
 def chosen(name: str) -> Engine:
@@ -110,7 +112,8 @@ def worked(folder: Path, what: str, how_many: str, users: int, run: Engine) -> N
         found = run.count(announcement, sorted(map(str, (folder / how_many).glob("*/part-*"))))
     else:
         rows = read_vectors(folder / "users.npz", "X")
-        found = run.collect(announcement, rows, np.arange(users), stream=private_randomness().stream)
+        everybody = Users(announcement=announcement, rows=rows, index=np.arange(users))
+        found = run.play(everybody, stream=private_randomness().stream)
     assert found.n_users == users, (found.n_users, users)
 
 

@@ -26,6 +26,7 @@ from privkde.columns import ColumnRows
 from privkde.datasets import StoredRows
 from privkde.decoding import decode_classes
 from privkde.engines import Collector, local
+from privkde.engines.users import Users
 from privkde.inputs import Rows, require_all
 from privkde.kernels import needs_unit_norm
 from privkde.labels import randomize_labels
@@ -139,14 +140,11 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         run: Collector = self.engine or local
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
-            analyzer = run.collect(
-                announcement,
-                rows,
-                index,
-                classes,
+            users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
+            analyzer = run.play(
+                users,
                 stream=randomness.stream.child("group", number),
                 path=self.path,
-                outside=self.outside,
                 progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
             )
             collection.count(position, analyzer)

@@ -27,6 +27,11 @@ LONGEST = 1 << 30
 _LENGTH = struct.Struct("<I")
 
 
+def part_name(start: int, suffix: str) -> str:
+    """The file of the block of users that starts here."""
+    return f"part-{start:012d}{suffix}"
+
+
 def suffix_of(name: str) -> str:
     """The ending by which a file of packets is read."""
     found = [one for one in SUFFIXES if name.endswith(one)]

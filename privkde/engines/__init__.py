@@ -7,13 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting.errors import InvalidInputError, require_choice
 from privkde.announcement import Announcement
-from privkde.blocks import Index, Progress
-from privkde.inputs import Rows
+from privkde.blocks import Progress
+from privkde.engines.users import Users
 from privkde.parties import Analyzer
 from privkde.randomness import ByteStream
 
@@ -23,19 +20,10 @@ ENGINES = ("local", "beam")
 class Collector(Protocol):
     """What runs a whole collection: users, shuffler and analyzer."""
 
-    def collect(
-        self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream,
-        path: str = "aggregated",
-        outside: str = "reject",
-        progress: Progress | None = None,
+    def play(
+        self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
     ) -> Analyzer:
-        """The analyzer's counts after the users `index` of `rows` took part."""
+        """The analyzer's counts after these users took part."""
 
 
 class Engine(Collector, Protocol):
@@ -43,15 +31,11 @@ class Engine(Collector, Protocol):
 
     def randomize(
         self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None = None,
+        users: Users,
+        folder: Path,
         *,
         stream: ByteStream,
-        folder: Path,
         suffix: str = ".packets",
-        outside: str = "reject",
         progress: Progress | None = None,
     ) -> None:
         """Play these users as clients, and write their packets to files in `folder`."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +18,17 @@ import numpy as np
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
-from numpy.typing import NDArray
 
 from accounting.errors import InvalidInputError, PrivkdeError, require_choice, require_integer
 from privkde.announcement import Announcement
 from privkde.bitsum import Tally
-from privkde.blocks import Index, Progress, block_parts
+from privkde.blocks import Progress, block_parts
 from privkde.container import sealed, unsealed
 from privkde.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released, withheld
 from privkde.datasets import read_vectors
-from privkde.engines.local import PATHS, require_one_class_each
-from privkde.engines.transforms import Block, CountPackets, PlayUsers, ReadPackets, Users, opened
-from privkde.inputs import Rows
+from privkde.engines.local import PATHS
+from privkde.engines.transforms import Block, CountPackets, Played, PlayUsers, ReadPackets, opened
+from privkde.engines.users import Clients, Users
 from privkde.packets import SUFFIXES, suffix_of
 from privkde.parties import Analyzer
 from privkde.randomness import ByteStream
@@ -68,51 +67,32 @@ class BeamEngine:
                 f"{self.runner} needs the option --temp_location: a folder that its workers and this machine reach."
             )
 
-    def collect(
-        self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream,
-        path: str = "aggregated",
-        outside: str = "reject",
-        progress: Progress | None = None,
+    def play(
+        self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
     ) -> Analyzer:
-        """As `privkde.engines.local.collect`, with the same counts for the same seed."""
-        require_choice("path", path, PATHS)
-        options = {"path": path, "outside": outside}
-        counts = self._played(announcement, rows, index, classes, stream=stream, **options)
+        """As `privkde.engines.local.play`, with the same counts for the same seed."""
+        counts = self._played(users, stream, path=require_choice("path", path, PATHS))
         if progress is not None:
-            progress(len(index))
+            progress(len(users.index))
         if path == "faithful":
-            return released(announcement, counts)
-        analyzer = analyzed(announcement, counts)
-        if len(index):  # the noise of all users at once, drawn here and only once
-            noise = announcement.bitsum().noise(len(index), (announcement.n_instances,), stream.child("noise"))
-            analyzer.add(noise, 0)
+            return released(users.announcement, counts)
+        analyzer = analyzed(users.announcement, counts)
+        analyzer.add(Clients(users).noise(stream), 0)  # drawn in this process, and only once
         return analyzer
 
     def randomize(
         self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None = None,
+        users: Users,
+        folder: Path,
         *,
         stream: ByteStream,
-        folder: Path,
         suffix: str = ".packets",
-        outside: str = "reject",
         progress: Progress | None = None,
     ) -> None:
         """As `privkde.engines.local.randomize`; all workers must see `folder`."""
-        require_choice("suffix", suffix, SUFFIXES)
-        options = {"outside": outside, "folder": folder.resolve(), "suffix": suffix}
-        self._played(announcement, rows, index, classes, stream=stream, **options)
+        self._played(users, stream, folder=folder.resolve(), suffix=require_choice("suffix", suffix, SUFFIXES))
         if progress is not None:
-            progress(len(index))
+            progress(len(users.index))
 
     def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
         """As `privkde.engines.local.count`; files may be wherever Beam can read, and patterns such as `gs://a/*`."""
@@ -127,26 +107,17 @@ class BeamEngine:
             progress(counts.n_users)
         return released(announcement, counts)
 
-    def _played(
-        self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None,
-        *,
-        stream: ByteStream,
-        **options: Any,
-    ) -> PartialCounts:
-        require_one_class_each(rows, classes)
-        blocks = [Block(start, part) for part, start in block_parts(index, announcement.n_instances)]
+    def _played(self, users: Users, stream: ByteStream, **options: Any) -> PartialCounts:
+        announcement = users.announcement
+        blocks = [Block(start, part) for part, start in block_parts(users.index, announcement.n_instances)]
         with tempfile.TemporaryDirectory() as scratch:
-            stored, told = _stored(rows, classes, Path(scratch))
-            users = Users(announcement=announcement, rows=stored, classes=told, recipe=stream.recipe(), **options)
+            elsewhere, classes = _stored(users, Path(scratch))
+            played = Played(users=elsewhere, classes=classes, recipe=stream.recipe(), **options)
 
             def build(pipeline: Any) -> Any:
-                return pipeline | beam.Create(blocks) | PlayUsers(users)
+                return pipeline | beam.Create(blocks) | PlayUsers(played)
 
-            counts = self._run(announcement, build, withhold=users.path == "faithful", scratch=scratch)
+            counts = self._run(announcement, build, withhold=played.path == "faithful", scratch=scratch)
         refuse_complaint(counts)
         return counts
 
@@ -206,15 +177,16 @@ def _matched(files: Sequence[str]) -> list[str]:
     return found
 
 
-def _stored(rows: Rows, classes: Any, scratch: Path) -> tuple[Rows, Path | None]:
-    """Rows and classes as files that every worker of this machine can map, instead of a copy in the pipeline."""
-    held: dict[str, Any] = {} if classes is None else {"classes": classes}
-    if isinstance(rows, np.ndarray):
-        held["rows"] = rows
+def _stored(users: Users, scratch: Path) -> tuple[Users, Path | None]:
+    """The users, and the file of their classes: arrays become files, which are not copied into the pipeline."""
+    held: dict[str, Any] = {} if users.classes is None else {"classes": users.classes}
+    if isinstance(users.rows, np.ndarray):
+        held["rows"] = users.rows
     if held:
         np.savez(scratch / "users.npz", **held)
-    stored = read_vectors(scratch / "users.npz", "rows") if "rows" in held else rows
-    return stored, None if classes is None else scratch / "users.npz"
+    rows = read_vectors(scratch / "users.npz", "rows") if "rows" in held else users.rows
+    elsewhere = replace(users, rows=rows, index=users.index[:0], classes=None)
+    return elsewhere, scratch / "users.npz" if "classes" in held else None
 
 
 class _Deliver(beam.DoFn):  # type: ignore[misc]

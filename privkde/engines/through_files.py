@@ -10,16 +10,12 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from accounting import InvalidInputError
 from accounting.errors import require_choice
-from privkde.announcement import Announcement
-from privkde.blocks import Index, Progress
+from privkde.blocks import Progress
 from privkde.engines import Engine
+from privkde.engines.users import Users
 from privkde.files import write_text
-from privkde.inputs import Rows
 from privkde.packets import SUFFIXES
 from privkde.parties import Analyzer
 from privkde.randomness import ByteStream
@@ -41,33 +37,14 @@ class ThroughFiles:
     def __post_init__(self) -> None:
         require_choice("suffix", self.suffix, SUFFIXES)
 
-    def collect(
-        self,
-        announcement: Announcement,
-        rows: Rows,
-        index: Index,
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream,
-        path: str = "faithful",
-        outside: str = "reject",
-        progress: Progress | None = None,
+    def play(
+        self, users: Users, *, stream: ByteStream, path: str = "faithful", progress: Progress | None = None
     ) -> Analyzer:
         """The counts of packets that were written first; every message is sent, so the path is the faithful one."""
         if path != "faithful":
             raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
-        folder = self.folder / str(len(list(self.folder.iterdir())))
+        folder, announcement = self.folder / str(len(list(self.folder.iterdir()))), users.announcement
         folder.mkdir()
         write_text(folder / ANNOUNCEMENT, json.dumps(announcement.to_json(), indent=2, ensure_ascii=False) + "\n")
-        self.engine.randomize(
-            announcement,
-            rows,
-            index,
-            classes,
-            stream=stream,
-            folder=folder,
-            suffix=self.suffix,
-            outside=outside,
-            progress=progress,
-        )
+        self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
         return self.engine.count(announcement, sorted(str(one) for one in folder.glob(f"part-*{self.suffix}")))

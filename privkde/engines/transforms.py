@@ -15,25 +15,21 @@ Two things run here, and they are trusted differently.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from numpy.typing import NDArray
 
 from accounting.errors import PrivkdeError
 from privkde.announcement import Announcement
 from privkde.blocks import Index, one_blas_thread
 from privkde.counting import Complaint, PacketCounter, PartialCounts
 from privkde.datasets import read_array
-from privkde.engines.local import part_name
-from privkde.inputs import Rows
-from privkde.packets import read_packets, write_packets
-from privkde.parties import Randomizer
+from privkde.engines.users import Clients, Users
+from privkde.packets import part_name, read_packets, write_packets
 from privkde.randomness import StreamRecipe
 
 
@@ -131,15 +127,13 @@ class PacketCombiner(CountsCombiner):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Users:
-    """All that a worker needs to play users: no secret is in it."""
+class Played:
+    """All that a worker needs to play users: no secret is in it. Their classes, if they have any, are in a file."""
 
-    announcement: Announcement
-    rows: Rows
-    classes: Path | NDArray[np.integer] | None
+    users: Users
     recipe: StreamRecipe
+    classes: Path | None = None
     path: str = "aggregated"
-    outside: str = "reject"
     folder: Path | None = None
     suffix: str = ".packets"
 
@@ -147,31 +141,29 @@ class Users:
 class PlayUsers(beam.PTransform):  # type: ignore[misc]
     """From blocks of users to their `PartialCounts`; with a folder, their packets are written there instead."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, played: Played) -> None:
         super().__init__()
-        self._users = users
+        self._played = played
 
     def expand(self, blocks: Any) -> Any:
         """Each block is played by one worker; only block numbers and counts travel."""
         return (
             blocks
             | "Spread users" >> beam.Reshuffle()
-            | beam.ParDo(_PlayBlock(self._users))
-            | beam.CombineGlobally(CountsCombiner(self._users.announcement))
+            | beam.ParDo(_PlayBlock(self._played))
+            | beam.CombineGlobally(CountsCombiner(self._played.users.announcement))
         )
 
 
 class _PlayBlock(beam.DoFn):  # type: ignore[misc]
-    def __init__(self, users: Users) -> None:
+    def __init__(self, played: Played) -> None:
         super().__init__()
-        self._users = users
+        self._played = played
 
     def setup(self) -> None:
-        users = self._users
-        self._randomizer = Randomizer(users.announcement, outside=users.outside)
+        held, users = self._played.classes, self._played.users
+        self._clients = Clients(users if held is None else replace(users, classes=read_array(held, "classes")))
         self._counter = PacketCounter(users.announcement)
-        held = users.classes
-        self._classes = read_array(held, "classes") if isinstance(held, Path) else held
 
     def process(self, block: Block) -> Iterator[PartialCounts]:
         try:
@@ -181,19 +173,13 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
             yield self._counter.complaining(block.start, error)
 
     def _counts(self, block: Block) -> PartialCounts:
-        users, part = self._users, block.part
-        target = None if users.folder is None else users.folder / part_name(block.start, users.suffix)
-        told = None if self._classes is None else self._classes[part]
-        stream = users.recipe.stream()
-        if target is None and users.path == "aggregated":
-            drawn = stream.child("inputs", block.start)
-            inputs = self._randomizer.inputs(users.rows[part], told, stream=drawn, numbers=part)
-            return PartialCounts(tally=inputs.over_users(), n_users=len(part))
-        if target is not None and target.exists():  # repeated: these users have answered, and answer only once
+        played, stream = self._played, self._played.recipe.stream()
+        if played.folder is not None:
+            target = played.folder / part_name(block.start, played.suffix)
+            if not target.exists():  # else the block is repeated: these users have answered, and answer only once
+                write_packets(target, self._clients.packets(block.part, block.start, stream))
             return self._counter.nothing
-        drawn = stream.child("client", block.start)
-        packets = self._randomizer.packets(users.rows[part], told, stream=drawn, numbers=part)
-        if target is None:
-            return self._counter.of_all(packets)
-        write_packets(target, packets)
-        return self._counter.nothing
+        if played.path == "faithful":
+            return self._counter.of_all(self._clients.packets(block.part, block.start, stream))
+        inputs = self._clients.inputs(block.part, block.start, stream)
+        return PartialCounts(tally=inputs, n_users=len(block.part))

@@ -25,11 +25,13 @@ from privkde.engines.beam import BeamEngine, PipelineError
 from privkde.engines.local import PATHS
 from privkde.engines.through_files import ANNOUNCEMENT, ThroughFiles
 from privkde.engines.transforms import PacketCombiner
+from privkde.engines.users import Users
 from privkde.messages import MAGIC, VERSION
 from privkde.packets import SUFFIXES, write_packets
 from privkde.parties import Analyzer, Randomizer, TooFewUsersError
 from privkde.randomness import ByteStream, private_randomness
 from tests.privkde.test_cli import refuse
+from tests.privkde.test_engine import collected
 from tests.privkde.unplanned import SEED, announced, small_laws
 
 ROWS = np.random.default_rng(4).normal(size=(60, 5))
@@ -64,7 +66,7 @@ def packets_of(announcement: Announcement, count: int = 60) -> list[bytes]:
 def test_a_seed_gives_the_counts_of_the_local_engine(name: str, path: str) -> None:
     announcement, index = announcement_of(name), np.random.default_rng(1).permutation(60)[:45]
     expected = local.collect(announcement, ROWS, index, stream=SEEDED, path=path)
-    found = BeamEngine().collect(announcement, ROWS, index, stream=SEEDED, path=path)
+    found = collected(BeamEngine(), announcement, ROWS, index, stream=SEEDED, path=path)
     assert plain(found) == plain(expected)
     assert found.n_users == 45
     other = local.collect(announcement, ROWS, index, stream=SEEDED.child("other"), path=path)
@@ -79,7 +81,8 @@ def test_the_same_packets_give_the_same_counts_from_every_format(suffix: str, tm
     folders = {"local": tmp_path / "local", "beam": tmp_path / "beam"}
     for name, one in (("local", local), ("beam", BeamEngine())):
         folders[name].mkdir()
-        one.randomize(announcement, ROWS, EVERYBODY, stream=SEEDED, folder=folders[name], suffix=suffix)
+        users = Users(announcement=announcement, rows=ROWS, index=EVERYBODY)
+        one.randomize(users, folders[name], stream=SEEDED, suffix=suffix)
     names = sorted(path.name for path in folders["beam"].iterdir())
     assert len(names) == 8
     for name in names:
@@ -96,14 +99,14 @@ def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
     announcement, labels = announcement_of("rr", users=60, classes=2, labels="joint"), np.arange(60) % 2
     expected = local.collect(announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="faithful")
     through = ThroughFiles(engine=BeamEngine(), folder=tmp_path)
-    found = through.collect(announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
+    found = collected(through, announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
     assert plain(found) == plain(expected)
     swapped = local.collect(announcement, ROWS, EVERYBODY, 1 - labels, stream=SEEDED, path="faithful")
     assert plain(swapped) != plain(expected)
     document = json.loads((tmp_path / "0" / ANNOUNCEMENT).read_text(encoding="utf-8"))
     assert Announcement.from_json(document) == announcement
     with pytest.raises(InvalidInputError, match="'aggregated' sends no messages"):
-        through.collect(announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="aggregated")
+        collected(through, announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="aggregated")
 
 
 def test_estimators_run_on_the_engine_that_they_are_given() -> None:
@@ -119,7 +122,7 @@ def test_two_processes_count_what_one_does() -> None:
     announcement = announcement_of("pure")
     for path in PATHS:
         one, two = (
-            BeamEngine(workers=workers).collect(announcement, ROWS, EVERYBODY, stream=SEEDED, path=path)
+            collected(BeamEngine(workers=workers), announcement, ROWS, EVERYBODY, stream=SEEDED, path=path)
             for workers in (1, 2)
         )
         assert plain(one) == plain(two)
@@ -197,7 +200,7 @@ def test_no_packet_goes_from_one_worker_to_another(
 def test_playing_users_moves_neither_packets_nor_vectors() -> None:
     announcement = announcement_of("rr")
     with watched() as seen:
-        BeamEngine().collect(announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
+        collected(BeamEngine(), announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
     assert seen
     assert leaked(seen, announcement) == 0
     assert not any(ROWS[17].tobytes() in data for data in seen)
@@ -250,7 +253,7 @@ def test_every_block_draws_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Randomizer, "packets", spied)
     stream = private_randomness().stream
     for _ in range(2):
-        BeamEngine().collect(announcement_of("rr"), ROWS, np.arange(24), stream=stream, path="faithful")
+        collected(BeamEngine(), announcement_of("rr"), ROWS, np.arange(24), stream=stream, path="faithful")
     assert len(begun) == len(set(begun)) == 6
 
 
@@ -259,7 +262,8 @@ def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> 
     announcement, stream = announcement_of("rr"), private_randomness().stream
     held = []
     for _ in range(2):
-        BeamEngine().randomize(announcement, ROWS, np.arange(24), stream=stream, folder=tmp_path)
+        users = Users(announcement=announcement, rows=ROWS, index=np.arange(24))
+        BeamEngine().randomize(users, tmp_path, stream=stream)
         held.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
     assert held[0] == held[1]
     assert len(set(held[0].values())) == 3
@@ -294,9 +298,9 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest
         BeamEngine(runner="FlinkRunner")
     unknown = BeamEngine(runner="NoRunner", options=(f"--temp_location={tmp_path}",))
     with pytest.raises(PipelineError, match="Unexpected pipeline runner: NoRunner"):
-        unknown.collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+        collected(unknown, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
     named = BeamEngine(runner="FnApiRunner", options=unknown.options)
-    assert named.collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
+    assert collected(named, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
     assert engines.engine("local") is local
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     with pytest.raises(InvalidInputError, match=r"privkde\[beam\]"):
@@ -306,7 +310,7 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest
 def test_outcomes_that_were_altered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privkde.engines.beam.sealed", lambda *_: b"altered on its way")
     with pytest.raises(DamagedFileError, match="was altered"):
-        BeamEngine().collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+        collected(BeamEngine(), announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
 
 
 def test_errors_that_are_not_ours_become_errors_of_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,7 +319,7 @@ def test_errors_that_are_not_ours_become_errors_of_the_pipeline(monkeypatch: pyt
 
     monkeypatch.setattr(transforms, "PacketCounter", broken)
     with pytest.raises(PipelineError, match="Beam could not run the pipeline"):
-        BeamEngine().collect(announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+        collected(BeamEngine(), announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
 
 
 # On the command line ------------------------------------------------------------------------------------------------

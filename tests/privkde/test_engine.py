@@ -30,9 +30,10 @@ from accounting.mechanisms import (
 from privkde import blocks
 from privkde.announcement import Announcement
 from privkde.bitsum import EXECUTED, Tally, executed
-from privkde.engines import Engine, local
+from privkde.engines import Collector, Engine, local
 from privkde.engines.beam import BeamEngine
 from privkde.engines.local import PATHS, collect
+from privkde.engines.users import Users
 from privkde.parties import Analyzer, TooFewUsersError
 from privkde.randomness import ByteStream
 from tests.privkde.unplanned import announced, small_laws
@@ -46,6 +47,21 @@ EXECUTIONS = [
     *(("local", name, path) for name in BITSUMS for path in PATHS),
     *(("beam", name, path) for name in ("rr", "3nb") for path in PATHS),
 ]
+
+
+def collected(
+    engine: Collector,
+    announcement: Announcement,
+    rows: NDArray[np.floating],
+    index: NDArray[np.intp],
+    classes: NDArray[np.integer] | None = None,
+    *,
+    outside: str = "reject",
+    **options: Any,
+) -> Analyzer:
+    """What `collect` of the local engine does, by any engine."""
+    users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=outside)
+    return engine.play(users, **options)
 
 
 def stream(*labels: str | int) -> ByteStream:
@@ -189,7 +205,7 @@ def positive() -> NDArray[np.bool_]:
 
 def counts_of(name: str, path: str, engine: str = "local") -> Counts:
     run, source = ENGINES[engine], stream(name, path)
-    analyzer = run.collect(announcement_of(name), USERS, np.arange(4), stream=source, path=path)
+    analyzer = collected(run, announcement_of(name), USERS, np.arange(4), stream=source, path=path)
     assert (analyzer.n_users, analyzer.rejected) == (4, 0)
     return np.stack([analyzer.tally.ones, analyzer.tally.zeros], axis=1)
 
@@ -349,7 +365,7 @@ def test_certain_bits_are_counted_once_for_each_user(
     expected = np.sum(rows[index] * signs > 0, axis=0)
     for most_rows in (1, 2, 7, 33, 255) if engine == "local" else (7,):
         monkeypatch.setattr(blocks, "MOST_ROWS", most_rows)
-        analyzer = ENGINES[engine].collect(announcement, rows, index, stream=stream(), path=path)
+        analyzer = collected(ENGINES[engine], announcement, rows, index, stream=stream(), path=path)
         assert analyzer.tally.ones.tolist() == expected.tolist()
         assert (analyzer.n_users, analyzer.rejected, analyzer.tally.zeros.tolist()) == (33, 0, [0] * 6)
 
@@ -395,7 +411,7 @@ def test_counts_are_all_inputs_and_all_noise(
     announcement = announced(small_laws(2)[name], repetitions=50)
     rows, index = np.linspace(-1, 1, 30)[:, None], np.arange(3, 14)
     with recorded(name) as record:
-        analyzer = ENGINES[engine].collect(announcement, rows, index, stream=stream(name), path=path)
+        analyzer = collected(ENGINES[engine], announcement, rows, index, stream=stream(name), path=path)
     assert sorted(len(tally.ones) for tally in record.inputs) == [3, 4, 4]
     if path == "faithful":
         assert sorted((n_users, tally.ones.shape) for n_users, tally in record.noise) == [
@@ -415,9 +431,9 @@ def test_nobody_is_counted_where_nobody_is(engine: str, name: str, path: str) ->
     if path == "faithful":  # it has a shuffler, which lets nobody's messages through alone
         for few in (0, 1):
             with pytest.raises(TooFewUsersError, match=f"{few} users took part and the noise counts on 2"):
-                run.collect(announcement, np.zeros((5, 1)), np.arange(few), stream=stream(), path=path)
+                collected(run, announcement, np.zeros((5, 1)), np.arange(few), stream=stream(), path=path)
         return
-    analyzer = run.collect(announcement, np.zeros((5, 1)), np.arange(0), stream=stream(), path=path)
+    analyzer = collected(run, announcement, np.zeros((5, 1)), np.arange(0), stream=stream(), path=path)
     assert (analyzer.n_users, analyzer.rejected) == (0, 0)
     assert not analyzer.tally.ones.any() | analyzer.tally.zeros.any()
 
@@ -474,11 +490,11 @@ def test_errors_of_the_client_name_the_row(engine: str, path: str) -> None:
     rows[577] = np.nan
     index = np.arange(20, 600)
     with pytest.raises(InvalidInputError, match="row 577 has an entry that is NaN"):
-        run.collect(announcement, rows, index, stream=stream(), path=path)
+        collected(run, announcement, rows, index, stream=stream(), path=path)
     rows[577] = 2.0
     with pytest.raises(InvalidInputError, match="row 577 has a norm above 1"):
-        run.collect(announcement, rows, index, stream=stream(), path=path)
-    assert run.collect(announcement, rows, index, stream=stream(), path=path, outside="project").n_users == 580
+        collected(run, announcement, rows, index, stream=stream(), path=path)
+    assert collected(run, announcement, rows, index, stream=stream(), path=path, outside="project").n_users == 580
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -497,9 +513,9 @@ def test_progress_adds_up_to_the_users(path: str, monkeypatch: pytest.MonkeyPatc
 def test_unknown_paths_and_too_few_classes_are_refused(engine: str) -> None:
     announcement, rows, everybody = announced(small_laws(2)["rr"]), np.zeros((2, 1)), np.arange(2)
     with pytest.raises(InvalidInputError, match="aggregated"):
-        ENGINES[engine].collect(announcement, rows, everybody, stream=stream(), path="agregated")
+        collected(ENGINES[engine], announcement, rows, everybody, stream=stream(), path="agregated")
     with pytest.raises(InvalidInputError, match="one for each row"):
-        ENGINES[engine].collect(announcement, rows, everybody, np.zeros(1, np.int64), stream=stream())
+        collected(ENGINES[engine], announcement, rows, everybody, np.zeros(1, np.int64), stream=stream())
 
 
 @pytest.mark.parametrize("path", PATHS)
