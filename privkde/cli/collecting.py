@@ -28,12 +28,14 @@ from privkde.tables import counts_table, model_table
 
 DRAWS = ("secret", "seeded")
 _EXPLAINED = """\
-privkde collect DATA --plan FILE -o MODEL
-    plays all users of a file of vectors, as `privkde fit` does; with --packets FOLDER their packets are written to
-    files first and counted from there
-privkde collect PACKETS... --announcement FILE --counts FILE
-    counts users' packets from files, as a shuffler: whoever runs this sees them and must be trusted with them;
-    -o MODEL --draws secret also publishes the density
+Run a collection on one machine or, by Apache Beam, on many.
+
+From vectors, with --plan and -o: plays all users of a file, as `privkde fit` does.
+With --packets, their packets are written to files first and counted from there.
+
+From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
+this sees them and must be trusted with them. --counts keeps the counts; -o together
+with --draws publishes the density.
 
 Options of Beam and its runner follow after `--`."""
 
