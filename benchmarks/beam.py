@@ -7,7 +7,8 @@ python benchmarks/beam.py --tiny               few users: does it work at all?
 Two things are measured for each of two plans: *count*, packets in files to counts, which is a deployment's work; and
 *play*, vectors to counts on the aggregated path, which is a simulation. Every measurement is a process of its own. Beam
 takes seconds to start its workers whatever they do, so each is made with few and with many users, twice, and the speed
-is that of the users in between, from the shorter times; the tiny run is too short for that if the machine is busy. docs/results/beam.json is such a file; docs/tutorials/beam.md computes with it.
+is that of the users in between, from the shorter times; the tiny run is too short for that if the machine is busy.
+docs/results/beam.json is such a file; docs/tutorials/beam.md computes with it.
 """
 
 from __future__ import annotations
