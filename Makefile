@@ -8,7 +8,7 @@ PEERS := .venv-peers
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 export NO_MKDOCS_2_WARNING = 1
-.PHONY: help demo system test lint bench reproduce bench-peers study docs preview publish-docs format clean
+.PHONY: help demo system test lint bench bench-peers bench-beam reproduce study docs preview publish-docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
@@ -51,6 +51,9 @@ bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estima
 reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.npz …" [VOCABULARY=V.npz] (docs/results/reproduction.json)
 	$(BIN)/privkde reproduce --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
 	cp reproduction/results.json docs/results/reproduction.json
+
+bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
+	$(BIN)/python benchmarks/beam.py --output docs/results/beam.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import TypeVar
 
@@ -28,6 +29,12 @@ def rows_per_block(n_columns: int) -> int:
     return max(1, min(MOST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
 
 
+def block_parts(index: Index, n_columns: int) -> list[tuple[Index, int]]:
+    """Every block of `index` and where it starts; the blocks depend on nothing else."""
+    rows = rows_per_block(n_columns)
+    return [(index[start : start + rows], start) for start in range(0, len(index), rows)]
+
+
 def in_blocks(
     work: Callable[[Index, int], T],
     index: Index,
@@ -38,21 +45,26 @@ def in_blocks(
 
     BLAS is held to one thread: the workers are the parallelism. The blocks do not depend on the number of cores.
     """
-    rows = rows_per_block(n_columns)
-    starts = range(0, len(index), rows)
+    blocks = block_parts(index, n_columns)
 
-    def one(start: int) -> T:
-        part = index[start : start + rows]
+    def one(block: tuple[Index, int]) -> T:
+        part, start = block
         result = work(part, start)
         if progress is not None:
             progress(len(part))
         return result
 
-    workers = min(os.cpu_count() or 1, len(starts))
+    workers = min(os.cpu_count() or 1, len(blocks))
     if workers <= 1:
-        return [one(start) for start in starts]
-    with _controller().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(one, starts))
+        return [one(block) for block in blocks]
+    with one_blas_thread(), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(one, blocks))
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """BLAS with a single thread, where the workers are the parallelism."""
+    limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
+    return limit
 
 
 @lru_cache(maxsize=1)

@@ -30,33 +30,42 @@ class DamagedFileError(InvalidInputError):
 
 def write_container(path: Path, document: Mapping[str, Any], arrays: Arrays) -> None:
     """Write the document and the arrays, whole or not at all."""
-    text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, document=np.frombuffer(text, np.uint8), **arrays)
-    with zipfile.ZipFile(buffer, "a") as archive:
-        archive.comment = bytes(DIGEST_BYTES)  # the very last bytes of a zip file; NumPy ignores them
-    body = buffer.getvalue()[:-DIGEST_BYTES]
-    sealed = body + hashlib.sha256(body).digest()
+    content = sealed(document, arrays)
 
     def write(temporary: Path) -> None:
-        temporary.write_bytes(sealed)
+        temporary.write_bytes(content)
 
     write_whole(path, write)
 
 
 def read_container(path: Path, schema: str) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays, or `DamagedFileError`."""
-    sealed = path.read_bytes()
-    body, digest = sealed[:-DIGEST_BYTES], sealed[-DIGEST_BYTES:]
+    return unsealed(path.read_bytes(), str(path), schema)
+
+
+def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
+    """The bytes of such a file."""
+    text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, document=np.frombuffer(text, np.uint8), **arrays)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.comment = bytes(DIGEST_BYTES)  # the very last bytes of a zip file; NumPy ignores them
+    body = buffer.getvalue()[:-DIGEST_BYTES]
+    return body + hashlib.sha256(body).digest()
+
+
+def unsealed(content: bytes, name: str, schema: str) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of these bytes, which a file of this name held, or `DamagedFileError`."""
+    body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
-        raise DamagedFileError(f"{str(path)!r} is truncated, was altered or is no privkde file; write it anew.")
+        raise DamagedFileError(f"{name!r} is truncated, was altered or is no privkde file; write it anew.")
     try:
-        with np.load(io.BytesIO(sealed), allow_pickle=False) as stored:
-            content = {name: stored[name] for name in stored.files}
-        document = json.loads(content.pop("document").tobytes())
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            held = {member: stored[member] for member in stored.files}
+        document = json.loads(held.pop("document").tobytes())
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
-        raise DamagedFileError(f"{str(path)!r} is no privkde file; write it anew.") from error
+        raise DamagedFileError(f"{name!r} is no privkde file; write it anew.") from error
     found = document.get("schema") if isinstance(document, dict) else None
     if found != schema:
-        raise DamagedFileError(f"{str(path)!r} has schema {found!r} where {schema!r} is expected.")
-    return document, content
+        raise DamagedFileError(f"{name!r} has schema {found!r} where {schema!r} is expected.")
+    return document, held

@@ -1,4 +1,4 @@
-"""Vectors in files: `.npz` archives whose arrays are read and written a block at a time."""
+"""Vectors in files: `.npz` archives, read and written a block at a time; Parquet and Avro files (extra `beam`)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.blocks import Index
+from privkde.columns import FORMATS, ColumnRows, column_names, read_column, read_rows
 from privkde.files import write_whole
 
 
@@ -33,8 +34,10 @@ class StoredRows:
         return np.asarray(mapped[index])
 
 
-def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
-    """The matrix `name` of an archive; mapped if it is stored uncompressed in C order, else loaded."""
+def read_vectors(path: Path, name: str) -> StoredRows | ColumnRows | NDArray[np.floating]:
+    """The matrix or column `name` of a file; arrays are mapped if stored uncompressed in C order, else loaded."""
+    if path.suffix in FORMATS:
+        return read_rows(path, name)
     with _reading(path), zipfile.ZipFile(path) as archive:
         info = _member(archive, path, name)
         with archive.open(info) as member:
@@ -54,9 +57,19 @@ def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
 
 
 def read_array(path: Path, name: str) -> NDArray[Any]:
-    """A small array of an archive, such as labels; nothing is unpickled."""
+    """A small array or column, such as labels; nothing is unpickled."""
+    if path.suffix in FORMATS:
+        return read_column(path, name)
     with _reading(path), zipfile.ZipFile(path) as archive, archive.open(_member(archive, path, name)) as member:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def holds(path: Path, name: str) -> bool:
+    """Whether a file has this array or column."""
+    if path.suffix in FORMATS:
+        return name in column_names(path)
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        return f"{name}.npy" in archive.namelist()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,11 @@ from accounting import Contract, InfeasibleError, InvalidInputError, Plan
 from accounting.errors import require_choice
 from accounting.request import LABELS
 from privkde.blocks import Index
+from privkde.columns import ColumnRows
 from privkde.datasets import StoredRows
 from privkde.decoding import decode_classes
-from privkde.engines.local import collect
+from privkde.engines import Collector, local
+from privkde.engines.users import Users
 from privkde.inputs import Rows, require_all
 from privkde.kernels import needs_unit_norm
 from privkde.labels import randomize_labels
@@ -67,6 +69,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         outside: str = "reject",
         path: str = "aggregated",
         public_seed: str | None = None,
+        engine: Collector | None = None,
         verbose: bool = False,
     ) -> None:
         self.kernel = kernel
@@ -87,6 +90,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self.outside = outside
         self.path = path
         self.public_seed = public_seed
+        self.engine = engine
         self.verbose = verbose
 
     @contextmanager
@@ -133,16 +137,14 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         kernel = self.kernel if plan is None else plan.request.kernel
         require_all(rows, self.n_features_in_, unit_norm=needs_unit_norm(kernel), outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
+        run: Collector = self.engine or local
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
-            analyzer = collect(
-                announcement,
-                rows,
-                index,
-                classes,
+            users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
+            analyzer = run.play(
+                users,
                 stream=randomness.stream.child("group", number),
                 path=self.path,
-                outside=self.outside,
                 progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
             )
             collection.count(position, analyzer)
@@ -150,7 +152,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, x: Any, y: Any = NO_LABELS, *, reset: bool) -> Any:
         """Validated data by scikit-learn's rules, with our errors; files are checked block by block instead."""
-        if isinstance(x, StoredRows):
+        if isinstance(x, StoredRows | ColumnRows):
             if reset:
                 self.n_features_in_ = x.shape[1]
                 self.__dict__.pop("feature_names_in_", None)
@@ -290,6 +292,7 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
         outside: str = "reject",
         path: str = "aggregated",
         public_seed: str | None = None,
+        engine: Collector | None = None,
         verbose: bool = False,
     ) -> None:
         super().__init__(
@@ -311,6 +314,7 @@ class PrivateKDEClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[
             outside=outside,
             path=path,
             public_seed=public_seed,
+            engine=engine,
             verbose=verbose,
         )
         self.label_epsilon = label_epsilon

@@ -14,7 +14,7 @@ from privkde.bitsum import Tally
 from privkde.blocks import Index
 from privkde.container import DamagedFileError, read_container, write_container
 from privkde.inputs import checked_vectors
-from privkde.messages import MalformedPacketError, Messages
+from privkde.messages import MalformedPacketError, Messages, WireFormat
 from privkde.randomness import ByteStream, private_randomness
 from privkde.sampling import permutation
 
@@ -25,7 +25,8 @@ class TooFewUsersError(InvalidInputError):
     """Fewer users took part than the noise counts on."""
 
 
-def _refuse_too_few(n_users: int, needed: int) -> None:
+def refuse_too_few(n_users: int, needed: int) -> None:
+    """Nothing leaves the shuffler, and nothing is published, for fewer users than the noise counts on."""
     if n_users < needed:
         raise TooFewUsersError(
             f"{n_users} users took part and the noise counts on {needed}; nothing may be published."
@@ -115,45 +116,72 @@ def _spelled_out(ones: NDArray[np.integer], zeros: NDArray[np.integer]) -> Messa
     )
 
 
+class Admission:
+    """What a shuffler takes: a packet of this collection, from exactly one user, whole or not at all.
+
+    Where every user sends exactly one message in each instance (`rr`), that is checked, too.
+    """
+
+    def __init__(self, announcement: Announcement) -> None:
+        self._wire = announcement.wire_format()
+        self._one_each = announcement.bitsum().one_message_each
+
+    def messages(self, packet: bytes) -> Messages | None:
+        """The messages of a packet that is taken, None for one that is refused."""
+        messages = _decoded(self._wire, packet)
+        if messages is None or messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+            return None
+        return messages
+
+    def _complete(self, messages: Messages) -> bool:
+        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
+        return bool(np.all(sent == 1))
+
+
+def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
+    try:
+        return wire.decode(packet)
+    except MalformedPacketError:
+        return None
+
+
+def counted(messages: Messages, n_instances: int) -> Tally:
+    """How many ones and zeros there are in each instance: all that a random order leaves of messages."""
+    ones = np.bincount(messages.instances[messages.bits == 1], minlength=n_instances)
+    zeros = np.bincount(messages.instances[messages.bits == 0], minlength=n_instances)
+    return Tally(ones, zeros)
+
+
 class Shuffler:
     """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
 
-    A packet is accepted whole or refused whole. What it refuses is counted in `rejected`; the sender then did not
-    take part. Where every user sends exactly one message in each instance (`rr`), that is checked, too. Nothing is
-    released for fewer users than the noise counts on: what leaves the shuffler is what the contract protects.
+    What it refuses (`Admission`) is counted in `rejected`; the sender then did not take part. Nothing is released for
+    fewer users than the noise counts on: what leaves the shuffler is what the contract protects.
     """
 
     def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
         self._stream = stream or private_randomness().stream
         self._wire = announcement.wire_format()
-        self._one_each = announcement.bitsum().one_message_each
+        self._admission = Admission(announcement)
         self._needed = announcement.min_users
         self._held: list[Messages] = []
         self.rejected = 0
 
     def receive(self, packet: bytes) -> bool:
         """Take one user's packet; False (and counted) if it is malformed."""
-        try:
-            messages = self._wire.decode(packet)
-        except MalformedPacketError:
-            self.rejected += 1
-            return False
-        if messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+        messages = self._admission.messages(packet)
+        if messages is None:
             self.rejected += 1
             return False
         self._held.append(messages)
         return True
-
-    def _complete(self, messages: Messages) -> bool:
-        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
-        return bool(np.all(sent == 1))
 
     def release(self) -> bytes:
         """One packet with everybody's messages, shuffled; the shuffler then keeps nothing.
 
         Several releases are fine, each for enough users: nobody is in two of them.
         """
-        _refuse_too_few(len(self._held), self._needed)
+        refuse_too_few(len(self._held), self._needed)
         held, self._held = self._held, []
         instances = np.concatenate([np.zeros(0, np.int64), *(one.instances for one in held)])
         bits = np.concatenate([np.zeros(0, np.uint8), *(one.bits for one in held)])
@@ -178,18 +206,14 @@ class Analyzer:
 
     def receive(self, packet: bytes) -> bool:
         """Count a released packet; False (and counted) if it is malformed. A refused packet changes no count."""
-        try:
-            messages = self._wire.decode(packet)
-        except MalformedPacketError:
-            self.rejected += 1
-            return False
-        ones = np.bincount(messages.instances[messages.bits == 1], minlength=self._wire.n_instances)
-        zeros = np.bincount(messages.instances[messages.bits == 0], minlength=self._wire.n_instances)
-        if self._one_each and not np.all(ones + zeros == messages.n_users):
-            self.rejected += 1
-            return False
-        self.add(Tally(ones, zeros), messages.n_users)
-        return True
+        messages = _decoded(self._wire, packet)
+        if messages is not None:
+            tally = counted(messages, self._wire.n_instances)
+            if not self._breaks_one_each(tally, messages.n_users):
+                self.add(tally, messages.n_users)
+                return True
+        self.rejected += 1
+        return False
 
     def add(self, tally: Tally, n_users: int) -> None:
         """Add counts that were already summed over `n_users` users."""
@@ -212,16 +236,17 @@ class Analyzer:
 
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
-        _refuse_too_few(self.n_users, self.announcement.min_users)
+        refuse_too_few(self.n_users, self.announcement.min_users)
         self._refuse_inconsistent()
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
         return (2.0 * estimate - self.n_users) * bound
 
+    def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
+        return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
+
     def _refuse_inconsistent(self) -> None:
-        if not self.announcement.bitsum().one_message_each:
-            return
-        if not np.all(self.tally.ones + self.tally.zeros == self.n_users):
+        if self._breaks_one_each(self.tally, self.n_users):
             raise InvalidInputError(
                 f"some instance does not hold exactly one message of each of the {self.n_users} users;"
                 " messages were lost or added on the way, so nothing may be published."

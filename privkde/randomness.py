@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import os
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -64,6 +65,25 @@ class ByteStream:
         self._renew_after_fork()
         name = "/".join(str(label) for label in labels)
         return ByteStream(hmac.digest(self._key, name.encode(), "sha256"), secret=self.secret)
+
+    def recipe(self) -> StreamRecipe:
+        """What another process makes its stream from; the key of a secret stream never leaves this process."""
+        return StreamRecipe(None if self.secret else self._key)
+
+    def __reduce__(self) -> NoReturn:
+        """Refused: two copies would draw the same noise."""
+        raise TypeError("a stream is never copied or pickled: two copies would draw the same noise; send a recipe().")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecipe:
+    """How to make a stream elsewhere: from the key of a seeded stream, or with a secret key of its own."""
+
+    key: bytes | None
+
+    def stream(self) -> ByteStream:
+        """The seeded stream from its beginning, to take children from; else a secret one, another each time."""
+        return private_randomness().stream if self.key is None else ByteStream(self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ from privkde.accuracy import Accuracy
 if TYPE_CHECKING:
     from privkde.decoding import Term
     from privkde.model import DensityModel
+    from privkde.parties import Analyzer
 
 
 def plan_table(plan: Plan) -> Table:
@@ -126,7 +127,7 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     """A published model: what it promises, whom it speaks of and where it is."""
     table = _facts("Model")
     if not model.private:
-        table.add_row("[red]not private[/red]", "[bold]not private[/bold]: the private draws came from --insecure-seed")
+        table.add_row("[red]not private[/red]", "[bold]not private[/bold]: the private draws came from a seed")
     table.add_row("promise", "\n".join(str(g) for g in model.contract.guarantees))
     first = model.plans[0]
     facts = first.request.facts()
@@ -154,6 +155,18 @@ def embedding_table(
             "classes", f"{len(classes)}: {escape(', '.join(classes[:20]))}" + (" …" if len(classes) > 20 else "")
         )
     table.add_row("cut", f"{n_cut:,} texts after {max_tokens} tokens")
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def counts_table(analyzer: Analyzer, path: Path) -> Table:
+    """Counts of packets: for whom, of how many, and where they are."""
+    table = _facts("Counts")
+    announcement = analyzer.announcement
+    table.add_row("collection", announcement.collection().hex())
+    table.add_row("users", f"{analyzer.n_users:,} of {announcement.plan.request.users:,} planned")
+    table.add_row("refused packets", f"{analyzer.rejected:,}")
+    table.add_row("messages", f"{int(analyzer.tally.ones.sum() + analyzer.tally.zeros.sum()):,}")
     table.add_row("written", escape(str(path)))
     return table
 

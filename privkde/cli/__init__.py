@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 import privkde
 from accounting import PrivkdeError
-from privkde.cli import auditing, budgeting, demonstration, embedding, learning, planning, reproduction, serving
+from privkde.cli import (
+    auditing,
+    budgeting,
+    collecting,
+    demonstration,
+    embedding,
+    learning,
+    planning,
+    reproduction,
+    serving,
+)
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
@@ -21,6 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     planning.add_commands(commands)
     embedding.add_commands(commands)
     learning.add_commands(commands)
+    collecting.add_commands(commands)
     demonstration.add_commands(commands)
     auditing.add_commands(commands)
     budgeting.add_commands(commands)
@@ -31,7 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: that of the command, 0 if it has none."""
-    parsed = build_parser().parse_args(arguments)
+    given, further = collecting.split(sys.argv[1:] if arguments is None else arguments)
+    parsed = build_parser().parse_args(given, argparse.Namespace(further=further))
     try:
         return int(parsed.run(parsed) or 0)
     except PrivkdeError as error:

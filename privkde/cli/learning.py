@@ -19,8 +19,9 @@ from rich.console import Console
 from accounting import InvalidInputError, Plan
 from privkde.accuracy import Accuracy, measured
 from privkde.cli.parsing import real, whole
-from privkde.datasets import read_array, read_vectors
+from privkde.datasets import holds, read_array, read_vectors
 from privkde.decoding import decode_classes
+from privkde.engines import Collector
 from privkde.engines.local import PATHS
 from privkde.files import require_writable, write_whole
 from privkde.inputs import OUTSIDE, Rows
@@ -40,29 +41,22 @@ PREDICTION_FORMATS = (".csv", ".npz")
 def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     """Add `fit`, `predict` and `decode`."""
     fit = commands.add_parser("fit", help="run a planned collection over vectors in a file", allow_abbrev=False)
-    fit.add_argument("data", type=Path, metavar="DATA", help=".npz archive with one vector per user")
+    fit.add_argument("data", type=Path, metavar="DATA", help="one vector per user: .npz, .parquet or .avro")
     fit.add_argument("--plan", type=Path, required=True, metavar="FILE", help="plan written by `privkde plan --output`")
     fit.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="file for the published model")
-    _add_arrays(fit, vectors="X_train", labels="y_train")
-    fit.add_argument("--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)")
-    fit.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
-    fit.add_argument("--outside", choices=OUTSIDE, default=OUTSIDE[0], help="what to do with norms above 1")
-    fit.add_argument("--small-classes", choices=SMALL_CLASSES, default=SMALL_CLASSES[0], help="for too few users")
-    fit.add_argument("--path", choices=PATHS, default=PATHS[0], help="draw counts, or send every single message")
-    fit.add_argument("--public-seed", metavar="HEX", help="32 hexadecimal digits (default: fresh ones)")
-    fit.add_argument("--insecure-seed", type=whole, metavar="N", help="reproducible and NOT PRIVATE: for studies only")
-    fit.set_defaults(run=_fit)
+    add_collection_options(fit)
+    fit.set_defaults(run=fit_from_file)
 
     predict = commands.add_parser("predict", help="classes or densities of vectors in a file", allow_abbrev=False)
-    predict.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit`")
-    predict.add_argument("data", type=Path, metavar="DATA", help=".npz archive with the queries")
+    predict.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit` or `collect`")
+    predict.add_argument("data", type=Path, metavar="DATA", help="the queries: .npz, .parquet or .avro")
     _add_arrays(predict, vectors="X_test", labels="y_test")
     predict.add_argument("--rule", choices=RULES, default=RULES[0], help="highest density, or nearest mean")
     predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all predictions (.csv or .npz)")
     predict.set_defaults(run=_predict)
 
     decode = commands.add_parser("decode", help="name each class by public vocabulary terms", allow_abbrev=False)
-    decode.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit`")
+    decode.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit` or `collect`")
     decode.add_argument("vocabulary", type=Path, metavar="VOCABULARY", help=".npz archive with vectors and words")
     decode.add_argument("--vectors", default="X", metavar="NAME", help="array of the terms' vectors (default: X)")
     decode.add_argument("--words", default="words", metavar="NAME", help="array of the terms (default: words)")
@@ -72,13 +66,32 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
     decode.set_defaults(run=_decode)
 
 
-def _add_arrays(parser: argparse.ArgumentParser, *, vectors: str, labels: str) -> None:
-    parser.add_argument("--vectors", default=vectors, metavar="NAME", help=f"array of vectors (default: {vectors})")
-    parser.add_argument("--labels", metavar="NAME", help=f"array of labels (default: {labels})")
+def add_collection_options(parser: argparse._ActionsContainer) -> None:
+    """What is said of a collection besides its data, its plan and its model."""
+    _add_arrays(parser, vectors="X_train", labels="y_train")
+    parser.add_argument(
+        "--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)"
+    )
+    parser.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
+    parser.add_argument("--outside", choices=OUTSIDE, default=OUTSIDE[0], help="what to do with norms above 1")
+    parser.add_argument("--small-classes", choices=SMALL_CLASSES, default=SMALL_CLASSES[0], help="for too few users")
+    parser.add_argument("--path", choices=PATHS, default=PATHS[0], help="draw counts, or send every single message")
+    parser.add_argument("--public-seed", metavar="HEX", help="32 hexadecimal digits (default: fresh ones)")
+    parser.add_argument(
+        "--insecure-seed", type=whole, metavar="N", help="reproducible and NOT PRIVATE: for studies only"
+    )
+
+
+def _add_arrays(parser: argparse._ActionsContainer, *, vectors: str, labels: str) -> None:
+    parser.add_argument(
+        "--vectors", default=vectors, metavar="NAME", help=f"array or column of vectors (default: {vectors})"
+    )
+    parser.add_argument("--labels", metavar="NAME", help=f"array or column of labels (default: {labels})")
     parser.set_defaults(default_labels=labels)
 
 
-def _fit(parsed: argparse.Namespace) -> None:
+def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -> None:
+    """Collect from one user per row of a file and publish a model; without an engine, in this process."""
     require_writable(parsed.output)
     plan = _read_plan(parsed.plan)
     _refuse_options(plan, parsed)
@@ -86,10 +99,10 @@ def _fit(parsed: argparse.Namespace) -> None:
     _refuse_mismatch(plan, vectors, parsed)
     with _shown_warnings():
         if plan.request.classes is None:
-            estimator = _fitted_density(plan, vectors, parsed)
+            estimator = _fitted_density(plan, vectors, parsed, engine)
         else:
             labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
-            estimator = _fitted_classifier(plan, vectors, labels, parsed)
+            estimator = _fitted_classifier(plan, vectors, labels, parsed, engine)
     estimator.save(parsed.output)
     Console().print(model_table(estimator.model_, getattr(estimator, "reported_counts_", {}), parsed.output))
 
@@ -134,14 +147,14 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(parsed, name) for name in names} | {"verbose": sys.stderr.isatty()}
 
 
-def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> PrivateKDE:
+def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace, engine: Collector | None) -> PrivateKDE:
     from privkde.estimators import PrivateKDE
 
-    return PrivateKDE(**_options(parsed)).fit(vectors, plan=plan)
+    return PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan)
 
 
 def _fitted_classifier(
-    plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace
+    plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
 ) -> PrivateKDEClassifier:
     """One plan per class, made from the reported counts, or one for joint labels, for what the given plan was asked."""
     from privkde.estimators import PrivateKDEClassifier
@@ -152,7 +165,8 @@ def _fitted_classifier(
     if found != plan.request.classes:
         raise InvalidInputError(f"the plan is for {plan.request.classes} classes and the labels hold {found}.")
     asked = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "dim", "classes")}
-    classifier = PrivateKDEClassifier(**asked, **_options(parsed), small_classes=parsed.small_classes)
+    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine}
+    classifier = PrivateKDEClassifier(**asked, **options)
     return classifier.fit(vectors, labels)
 
 
@@ -203,9 +217,8 @@ def _densities(model: DensityModel, vectors: Rows) -> NDArray[np.float64]:
 
 def _accuracy(parsed: argparse.Namespace, predicted: NDArray[Any]) -> Accuracy | None:
     """None without labels; those that were asked for by name must be there."""
-    with np.load(parsed.data, allow_pickle=False) as stored:
-        if parsed.labels is None and parsed.default_labels not in stored.files:
-            return None
+    if parsed.labels is None and not holds(parsed.data, parsed.default_labels):
+        return None
     return measured(predicted, read_array(parsed.data, parsed.labels or parsed.default_labels))
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.errors import InvalidInputError, require_choice
+from accounting.errors import require_choice
 from privkde.announcement import Announcement
 from privkde.blocks import Index, Progress, in_blocks
+from privkde.counting import PacketCounter, released
+from privkde.engines.users import Clients, Users
 from privkde.inputs import Rows
-from privkde.parties import Analyzer, Randomizer, Shuffler
+from privkde.packets import part_name, read_packets, write_packets
+from privkde.parties import Analyzer, Shuffler
 from privkde.randomness import ByteStream
 
 PATHS = ("aggregated", "faithful")
@@ -34,57 +39,70 @@ def collect(
     counted. `aggregated` draws the same bits, but the noise of all users at once and only as counts. The counts of
     both have the same law, because the noise is infinitely divisible (docs/proofs/sampling.md).
     """
-    require_choice("path", path, PATHS)
-    if classes is not None and classes.shape != (rows.shape[0],):
-        raise InvalidInputError(f"classes of shape {classes.shape} for {rows.shape[0]} rows; give one for each row.")
-    randomizer = Randomizer(announcement, outside=outside)
-    run = _faithful if path == "faithful" else _aggregated
-    return run(announcement, randomizer, rows, index, classes, stream=stream, progress=progress)
+    users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=outside)
+    return play(users, stream=stream, path=path, progress=progress)
 
 
-def _aggregated(
-    announcement: Announcement,
-    randomizer: Randomizer,
-    rows: Rows,
-    index: Index,
-    classes: NDArray[np.integer] | None,
-    *,
-    stream: ByteStream,
-    progress: Progress | None,
-) -> Analyzer:
-    analyzer, lock = Analyzer(announcement), threading.Lock()
+def play(users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None) -> Analyzer:
+    """As `collect`."""
+    run = _faithful if require_choice("path", path, PATHS) == "faithful" else _aggregated
+    return run(users, stream, progress)
+
+
+def _aggregated(users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+    clients, analyzer, lock = Clients(users), Analyzer(users.announcement), threading.Lock()
 
     def work(part: Index, start: int) -> None:
-        told = None if classes is None else classes[part]
-        inputs = randomizer.inputs(rows[part], told, stream=stream.child("inputs", start), numbers=part).over_users()
+        inputs = clients.inputs(part, start, stream)
         with lock:
             analyzer.add(inputs, len(part))
 
-    in_blocks(work, index, announcement.n_instances, progress)
-    if len(index):  # nobody adds no noise, and a share of nothing is no law
-        noise = announcement.bitsum().noise(len(index), (announcement.n_instances,), stream.child("noise"))
-        analyzer.add(noise, 0)
+    in_blocks(work, users.index, users.announcement.n_instances, progress)
+    analyzer.add(clients.noise(stream), 0)
     return analyzer
 
 
-def _faithful(
-    announcement: Announcement,
-    randomizer: Randomizer,
-    rows: Rows,
-    index: Index,
-    classes: NDArray[np.integer] | None,
-    *,
-    stream: ByteStream,
-    progress: Progress | None,
-) -> Analyzer:
-    shuffler, analyzer = Shuffler(announcement, stream=stream.child("shuffler")), Analyzer(announcement)
+def _faithful(users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+    clients, analyzer = Clients(users), Analyzer(users.announcement)
+    shuffler = Shuffler(users.announcement, stream=stream.child("shuffler"))
 
     def work(part: Index, start: int) -> list[bytes]:
-        told = None if classes is None else classes[part]
-        return randomizer.packets(rows[part], told, stream=stream.child("client", start), numbers=part)
+        return clients.packets(part, start, stream)
 
-    for packets in in_blocks(work, index, announcement.n_instances, progress):
+    for packets in in_blocks(work, users.index, users.announcement.n_instances, progress):
         for packet in packets:
             shuffler.receive(packet)
     analyzer.receive(shuffler.release())
     return analyzer
+
+
+def randomize(
+    users: Users,
+    folder: Path,
+    *,
+    stream: ByteStream,
+    suffix: str = ".packets",
+    progress: Progress | None = None,
+) -> None:
+    """Play these users as clients: a file of packets in `folder` for each block of them.
+
+    The packets are those that `collect` counts on its faithful path.
+    """
+    clients = Clients(users)
+
+    def work(part: Index, start: int) -> None:
+        write_packets(folder / part_name(start, suffix), clients.packets(part, start, stream))
+
+    in_blocks(work, users.index, users.announcement.n_instances, progress)
+
+
+def count(announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
+    """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on."""
+    counter = PacketCounter(announcement)
+    counts = counter.nothing
+    for name in files:
+        part = counter.of_all(read_packets(name))
+        counts += part
+        if progress is not None:
+            progress(part.n_users)
+    return released(announcement, counts)

@@ -52,6 +52,7 @@ def test_rows_are_those_of_numpy(dtype: Any, save: Callable[..., None], order: A
     found = read_vectors(path, "x")
     assert isinstance(found, StoredRows) == (save is np.savez and order == "C")
     assert found.shape == x.shape
+    assert isinstance(found, StoredRows | np.ndarray)
     assert found.dtype == x.dtype
     with np.load(path) as stored:
         expected = stored["x"]

@@ -131,7 +131,8 @@ def test_the_documented_defaults() -> None:
     also = {"label_epsilon": 5.0, "labels": "separate", "classes": None, "rule": "density", "small_classes": "refuse"}
     shared = {
         "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "noise_shape": 1, "excess_error": None,
-        "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "verbose": False,
+        "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "engine": None,
+        "verbose": False,
     }  # fmt: skip
     assert PrivateKDE().get_params() == documented | shared
     assert PrivateKDEClassifier().get_params() == documented | also | shared

@@ -1,0 +1,175 @@
+"""`privkde collect`: a collection by any engine, from vectors to a model, or from packets to counts and a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from accounting import InvalidInputError
+from privkde.announcement import Announcement
+from privkde.cli.learning import add_collection_options, fit_from_file
+from privkde.cli.parsing import whole
+from privkde.engines import ENGINES, Engine, engine
+from privkde.engines.through_files import ThroughFiles
+from privkde.files import require_replaceable, require_writable, whole_folder
+from privkde.model import DensityModel
+from privkde.packets import SUFFIXES, suffix_of
+from privkde.parties import Analyzer
+from privkde.progress import tracked
+from privkde.rounds import Collection, Terms
+from privkde.tables import counts_table, model_table
+
+DRAWS = ("secret", "seeded")
+_EXPLAINED = """\
+Run a collection on one machine or, by Apache Beam, on many.
+
+From vectors, with --plan and -o: plays all users of a file, as `privkde fit` does.
+With --packets, their packets are written to files first and counted from there.
+
+From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
+this sees them and must be trusted with them. --counts keeps the counts; -o together
+with --draws publishes the density.
+
+Options of Beam and its runner follow after `--`."""
+
+
+def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
+    """Add `collect`."""
+    collect = commands.add_parser(
+        "collect",
+        help="run a collection on one or many machines, from vectors or from packets",
+        description=_EXPLAINED,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    collect.add_argument(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help=f"a file of vectors (.npz, .parquet, .avro), or files of packets ({', '.join(SUFFIXES)})",
+    )
+    given = collect.add_mutually_exclusive_group(required=True)
+    given.add_argument("--plan", type=Path, metavar="FILE", help="vectors: plan written by `privkde plan --output`")
+    given.add_argument("--announcement", type=Path, metavar="FILE", help="packets: announcement that they answer")
+    collect.add_argument("-o", "--output", type=Path, metavar="MODEL", help="file for the published model")
+    where = collect.add_argument_group("engine")
+    where.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="this process, or Apache Beam")
+    where.add_argument("--runner", metavar="NAME", help="runner of Beam (default: in this process)")
+    where.add_argument("--workers", type=whole, default=1, metavar="N", help="processes of Beam on this machine")
+    packets = collect.add_argument_group("packets")
+    packets.add_argument("--packets", type=Path, metavar="FOLDER", help="vectors: also write packets and announcement")
+    packets.add_argument("--format", choices=[one[1:] for one in SUFFIXES], help="of packets (default: packets)")
+    packets.add_argument("--counts", type=Path, metavar="FILE", help="packets: file for the counts")
+    packets.add_argument("--draws", choices=DRAWS, help="packets: clients' randomness; needed to publish a model")
+    vectors = collect.add_argument_group("vectors")
+    add_collection_options(vectors)
+    collect.set_defaults(run=_collect, of_vectors={one.dest: one.default for one in vectors._group_actions})
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command line up to `--`, and what follows it, where the command passes that on."""
+    given = list(arguments)
+    if given[:1] != ["collect"] or "--" not in given:
+        return given, []
+    at = given.index("--")
+    return given[:at], given[at + 1 :]
+
+
+def _collect(parsed: argparse.Namespace) -> None:
+    if parsed.engine == "beam":
+        logging.getLogger().setLevel(logging.ERROR)  # Beam tells much that nobody asked for
+    chosen = engine(parsed.engine, runner=parsed.runner, workers=parsed.workers, options=parsed.further)
+    if parsed.announcement is None:
+        _from_vectors(parsed, chosen)
+    else:
+        _from_packets(parsed, chosen)
+
+
+def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
+    if parsed.output is None or len(parsed.source) != 1 or parsed.counts is not None or parsed.draws is not None:
+        raise InvalidInputError(
+            "with --plan give one file of vectors and -o MODEL; --counts and --draws are for packets."
+        )
+    parsed.data = Path(parsed.source[0])
+    if parsed.packets is None:
+        if parsed.format is not None:
+            raise InvalidInputError("--format is the format of packets; add --packets FOLDER.")
+        fit_from_file(parsed, chosen)
+        return
+    require_replaceable(parsed.packets, ())
+    parsed.path = "faithful"
+    with whole_folder(parsed.packets, ()) as folder:
+        fit_from_file(parsed, ThroughFiles(engine=chosen, folder=folder, suffix=f".{parsed.format or 'packets'}"))
+
+
+def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
+    changed = [name for name, default in parsed.of_vectors.items() if getattr(parsed, name) != default]
+    changed += [name for name in ("packets", "format") if getattr(parsed, name) is not None]
+    if changed:
+        option = "--" + changed[0].replace("_", "-")
+        raise InvalidInputError(
+            f"{option} is for vectors with --plan; the announcement of packets says all; leave it out."
+        )
+    if parsed.output is None and parsed.counts is None:
+        raise InvalidInputError("nothing would be kept; add --counts FILE, -o MODEL, or both.")
+    if (parsed.output is None) != (parsed.draws is None):
+        raise InvalidInputError(
+            "-o MODEL and --draws go together: only you can say whether the clients' randomness was secret."
+        )
+    for target in (parsed.output, parsed.counts):
+        if target is not None:
+            require_writable(target)
+    for name in parsed.source:
+        suffix_of(name)
+    announcement = _read_announcement(parsed.announcement)
+    collection = None if parsed.output is None else _collection(announcement)
+    with tracked(sys.stderr.isatty()) as tracker:
+        analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", announcement.plan.request.users))
+    if parsed.counts is not None:
+        analyzer.save(parsed.counts)
+        Console().print(counts_table(analyzer, parsed.counts))
+    if collection is not None:
+        model = _published(collection, analyzer, private=parsed.draws == "secret")
+        model.save(parsed.output)
+        Console().print(model_table(model, {}, parsed.output))
+
+
+def _read_announcement(path: Path) -> Announcement:
+    try:
+        return Announcement.received(json.loads(path.read_text(encoding="utf-8")))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{str(path)!r} is no JSON; take it from whoever runs the collection.") from error
+
+
+def _collection(announcement: Announcement) -> Collection:
+    """The collection of one density, at the round in which packets are counted."""
+    request = announcement.plan.request
+    if announcement.group or request.classes is not None:
+        raise InvalidInputError(
+            "the announcement is for one class, or for classes whose names it does not hold; keep --counts of each,"
+            " and publish with privkde.rounds.Collection."
+        )
+    asked = {name: value for name, value in request.to_json().items() if name not in ("users", "classes")}
+    collection = Collection(
+        Terms(
+            request=asked,
+            bandwidth=announcement.bandwidth,
+            projection=announcement.projection,
+            public_seed=announcement.public_seed,
+        )
+    )
+    collection.enroll(request.users)
+    collection.fix_plan(announcement.plan)
+    return collection
+
+
+def _published(collection: Collection, analyzer: Analyzer, *, private: bool) -> DensityModel:
+    collection.count(0, analyzer)
+    return collection.publish(private=private)

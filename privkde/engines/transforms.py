@@ -1,0 +1,185 @@
+"""Apache Beam transforms of a collection: packets to counts, and users to counts or packets (extra `beam`).
+
+Two things run here, and they are trusted differently.
+
+- *Counting packets* (`ReadPackets`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
+  of single users and are trusted like a shuffler. Packets are counted on the worker that reads them, and only partial
+  counts travel. Packets in files were drawn once, by their clients, so a part that a runner works on twice is counted
+  the same way twice.
+- *Playing users* (`PlayUsers`) is a simulation by somebody who holds all vectors. Without a seed every block of users
+  draws under a fresh secret key, which no other process ever holds. A runner that repeats a block then draws *other*
+  noise about the same users. Beam keeps one outcome of a repeated block, but whoever sees the disks of a failed attempt
+  sees a second answer, which the contract does not cover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystem import CompressionTypes
+from apache_beam.io.filesystems import FileSystems
+
+from accounting.errors import PrivkdeError
+from privkde.announcement import Announcement
+from privkde.blocks import Index, one_blas_thread
+from privkde.counting import Complaint, PacketCounter, PartialCounts
+from privkde.datasets import read_array
+from privkde.engines.users import Clients, Users
+from privkde.packets import part_name, read_packets, write_packets
+from privkde.randomness import StreamRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Which users a worker plays: rows by number, and where they start in the whole."""
+
+    start: int
+    part: Index
+
+
+# Counting: the shuffler's work ----------------------------------------------------------------------------------------
+
+
+def opened(name: str) -> Any:
+    """A file wherever Beam can read, as it is."""
+    return FileSystems.open(name, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+class ReadPackets(beam.PTransform):  # type: ignore[misc]
+    """The packets of files, from their names; a file that cannot be read becomes a `Complaint`."""
+
+    def expand(self, names: Any) -> Any:
+        """Each file is read by one worker."""
+        return names | "Spread files" >> beam.Reshuffle() | beam.ParDo(_ReadFile())
+
+
+class _ReadFile(beam.DoFn):  # type: ignore[misc]
+    def process(self, name: str) -> Iterator[bytes | Complaint]:
+        try:
+            yield from read_packets(name, opened)
+        except (PrivkdeError, OSError) as error:
+            yield Complaint(0, str(error))
+
+
+class CountPackets(beam.PTransform):  # type: ignore[misc]
+    """From users' packets to one `PartialCounts`; each worker sends on the sums of what it counted."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        super().__init__()
+        self._announcement = announcement
+
+    def expand(self, packets: Any) -> Any:
+        """A combiner that runners lift to where packets are read."""
+        return packets | beam.CombineGlobally(PacketCombiner(self._announcement))
+
+
+class CountsCombiner(beam.CombineFn):  # type: ignore[misc]
+    """Adds partial counts."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        super().__init__()
+        self._announcement = announcement
+        self._counter: PacketCounter | None = None
+
+    @property
+    def counter(self) -> PacketCounter:
+        """Made anew on each worker."""
+        if self._counter is None:
+            self._counter = PacketCounter(self._announcement)
+        return self._counter
+
+    def create_accumulator(self) -> PartialCounts:
+        """No counts."""
+        return self.counter.nothing
+
+    def add_input(self, counts: PartialCounts, element: PartialCounts) -> PartialCounts:
+        """One more part."""
+        return counts + element
+
+    def merge_accumulators(self, parts: Iterable[PartialCounts]) -> PartialCounts:
+        """In any order."""
+        return sum(parts, self.counter.nothing)
+
+    def extract_output(self, counts: PartialCounts) -> PartialCounts:
+        """The counts as they are; `withheld` decides what is delivered of them."""
+        return counts
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the counter."""
+        return self.__dict__ | {"_counter": None}
+
+
+class PacketCombiner(CountsCombiner):
+    """Counts packets, each taken whole or refused whole, as `Shuffler.receive` does."""
+
+    def add_input(self, counts: PartialCounts, element: bytes | Complaint) -> PartialCounts:  # type: ignore[override]
+        """One more packet, or why there are none."""
+        if isinstance(element, Complaint):
+            return counts + self.counter.complaining(element.place, element.reason)
+        return counts + self.counter.of(element)
+
+
+# Playing users: a simulation ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """All that a worker needs to play users: no secret is in it. Their classes, if they have any, are in a file."""
+
+    users: Users
+    recipe: StreamRecipe
+    classes: Path | None = None
+    path: str = "aggregated"
+    folder: Path | None = None
+    suffix: str = ".packets"
+
+
+class PlayUsers(beam.PTransform):  # type: ignore[misc]
+    """From blocks of users to their `PartialCounts`; with a folder, their packets are written there instead."""
+
+    def __init__(self, played: Played) -> None:
+        super().__init__()
+        self._played = played
+
+    def expand(self, blocks: Any) -> Any:
+        """Each block is played by one worker; only block numbers and counts travel."""
+        return (
+            blocks
+            | "Spread users" >> beam.Reshuffle()
+            | beam.ParDo(_PlayBlock(self._played))
+            | beam.CombineGlobally(CountsCombiner(self._played.users.announcement))
+        )
+
+
+class _PlayBlock(beam.DoFn):  # type: ignore[misc]
+    def __init__(self, played: Played) -> None:
+        super().__init__()
+        self._played = played
+
+    def setup(self) -> None:
+        held, users = self._played.classes, self._played.users
+        self._clients = Clients(users if held is None else replace(users, classes=read_array(held, "classes")))
+        self._counter = PacketCounter(users.announcement)
+
+    def process(self, block: Block) -> Iterator[PartialCounts]:
+        try:
+            with one_blas_thread():
+                yield self._counts(block)
+        except (PrivkdeError, OSError) as error:
+            yield self._counter.complaining(block.start, error)
+
+    def _counts(self, block: Block) -> PartialCounts:
+        played, stream = self._played, self._played.recipe.stream()
+        if played.folder is not None:
+            target = played.folder / part_name(block.start, played.suffix)
+            if not target.exists():  # else the block is repeated: these users have answered, and answer only once
+                write_packets(target, self._clients.packets(block.part, block.start, stream))
+            return self._counter.nothing
+        if played.path == "faithful":
+            return self._counter.of_all(self._clients.packets(block.part, block.start, stream))
+        inputs = self._clients.inputs(block.part, block.start, stream)
+        return PartialCounts(tally=inputs, n_users=len(block.part))

@@ -1,0 +1,66 @@
+"""Users that are played, block by block: what each engine draws for them, and from which streams."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.errors import InvalidInputError
+from privkde.announcement import Announcement
+from privkde.bitsum import Tally
+from privkde.blocks import Index
+from privkde.inputs import Rows
+from privkde.parties import Randomizer
+from privkde.randomness import ByteStream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Users:
+    """Who takes part in a simulated collection: the rows `index`, with joint labels each with its class number."""
+
+    announcement: Announcement
+    rows: Rows
+    index: Index
+    classes: NDArray[np.integer] | None = None
+    outside: str = "reject"
+
+    def __post_init__(self) -> None:
+        if self.classes is not None and self.classes.shape != (self.rows.shape[0],):
+            raise InvalidInputError(
+                f"classes of shape {self.classes.shape} for {self.rows.shape[0]} rows; give one for each row."
+            )
+
+
+class Clients:
+    """Draws for one block of users after the other; every purpose and block has a stream of its own.
+
+    Equal streams give equal draws, on whatever engine.
+    """
+
+    def __init__(self, users: Users) -> None:
+        self._users = users
+        self._randomizer = Randomizer(users.announcement, outside=users.outside)
+
+    def inputs(self, part: Index, start: int, stream: ByteStream) -> Tally:
+        """The messages that carry the bits of this block, summed over its users; noise messages are not among them."""
+        drawn = stream.child("inputs", start)
+        rows, told = self._block(part)
+        return self._randomizer.inputs(rows, told, stream=drawn, numbers=part).over_users()
+
+    def packets(self, part: Index, start: int, stream: ByteStream) -> list[bytes]:
+        """What each user of this block sends, all noise included."""
+        rows, told = self._block(part)
+        return self._randomizer.packets(rows, told, stream=stream.child("client", start), numbers=part)
+
+    def noise(self, stream: ByteStream) -> Tally:
+        """The noise messages of everybody at once."""
+        n_users, shape = len(self._users.index), (self._users.announcement.n_instances,)
+        if n_users == 0:  # nobody adds no noise, and a share of nothing is no law
+            return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+        return self._users.announcement.bitsum().noise(n_users, shape, stream.child("noise"))
+
+    def _block(self, part: Index) -> tuple[NDArray[np.floating], NDArray[np.integer] | None]:
+        classes = self._users.classes
+        return self._users.rows[part], None if classes is None else classes[part]

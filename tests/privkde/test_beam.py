@@ -1,0 +1,375 @@
+"""Collections by Apache Beam: the counts of the local engine, and nothing but counts between workers."""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pytest
+from apache_beam.runners.portability.fn_api_runner import execution
+from sklearn.base import clone
+
+from accounting import plan_budget
+from accounting.errors import InvalidInputError
+from accounting.mechanisms import BITSUMS
+from privkde import PrivateKDE, blocks, engines
+from privkde.announcement import Announcement
+from privkde.cli import main
+from privkde.container import DamagedFileError
+from privkde.engines import local, transforms
+from privkde.engines.beam import BeamEngine, PipelineError
+from privkde.engines.local import PATHS
+from privkde.engines.through_files import ANNOUNCEMENT, ThroughFiles
+from privkde.engines.transforms import PacketCombiner
+from privkde.engines.users import Users
+from privkde.messages import MAGIC, VERSION
+from privkde.packets import SUFFIXES, write_packets
+from privkde.parties import Analyzer, Randomizer, TooFewUsersError
+from privkde.randomness import ByteStream, private_randomness
+from tests.privkde.test_cli import refuse
+from tests.privkde.test_engine import collected
+from tests.privkde.unplanned import SEED, announced, small_laws
+
+ROWS = np.random.default_rng(4).normal(size=(60, 5))
+EVERYBODY = np.arange(60)
+SEEDED = ByteStream(bytes(range(32)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small_blocks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "MOST_ROWS", 8)
+        yield
+
+
+def announcement_of(name: str, **request: Any) -> Announcement:
+    return announced(small_laws(2)[name], kernel="gaussian", dim=5, repetitions=30, **request)
+
+
+def plain(analyzer: Analyzer) -> tuple[list[int], list[int], int, int]:
+    return analyzer.tally.ones.tolist(), analyzer.tally.zeros.tolist(), analyzer.n_users, analyzer.rejected
+
+
+def packets_of(announcement: Announcement, count: int = 60) -> list[bytes]:
+    return Randomizer(announcement, stream=SEEDED).packets(ROWS[:count])
+
+
+# The same counts ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("name", BITSUMS)
+def test_a_seed_gives_the_counts_of_the_local_engine(name: str, path: str) -> None:
+    announcement, index = announcement_of(name), np.random.default_rng(1).permutation(60)[:45]
+    expected = local.collect(announcement, ROWS, index, stream=SEEDED, path=path)
+    found = collected(BeamEngine(), announcement, ROWS, index, stream=SEEDED, path=path)
+    assert plain(found) == plain(expected)
+    assert found.n_users == 45
+    other = local.collect(announcement, ROWS, index, stream=SEEDED.child("other"), path=path)
+    assert plain(other) != plain(expected)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_same_packets_give_the_same_counts_from_every_format(suffix: str, tmp_path: Path) -> None:
+    """Written by one engine and counted by the other, these are the counts of the faithful path; some are malformed."""
+    announcement = announcement_of("3nb")
+    expected = local.collect(announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
+    folders = {"local": tmp_path / "local", "beam": tmp_path / "beam"}
+    for name, one in (("local", local), ("beam", BeamEngine())):
+        folders[name].mkdir()
+        users = Users(announcement=announcement, rows=ROWS, index=EVERYBODY)
+        one.randomize(users, folders[name], stream=SEEDED, suffix=suffix)
+    names = sorted(path.name for path in folders["beam"].iterdir())
+    assert len(names) == 8
+    for name in names:
+        assert (folders["local"] / name).stat().st_size == (folders["beam"] / name).stat().st_size
+    malformed = packets_of(announcement, 3)[0]
+    write_packets(folders["local"] / f"bad{suffix}", [malformed[:-1], b"pk"])
+    found = BeamEngine().count(announcement, [str(folders["local"] / f"*{suffix}")])
+    assert plain(found) == (*plain(expected)[:3], 2)
+    assert plain(local.count(announcement, sorted(map(str, folders["local"].iterdir())))) == plain(found)
+
+
+def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
+    """Also through files, beside which lies what they answer."""
+    announcement, labels = announcement_of("rr", users=60, classes=2, labels="joint"), np.arange(60) % 2
+    expected = local.collect(announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="faithful")
+    through = ThroughFiles(engine=BeamEngine(), folder=tmp_path)
+    found = collected(through, announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
+    assert plain(found) == plain(expected)
+    swapped = local.collect(announcement, ROWS, EVERYBODY, 1 - labels, stream=SEEDED, path="faithful")
+    assert plain(swapped) != plain(expected)
+    document = json.loads((tmp_path / "0" / ANNOUNCEMENT).read_text(encoding="utf-8"))
+    assert Announcement.from_json(document) == announcement
+    with pytest.raises(InvalidInputError, match="'aggregated' sends no messages"):
+        collected(through, announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="aggregated")
+
+
+def test_estimators_run_on_the_engine_that_they_are_given() -> None:
+    options: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-3, "repetitions": 8, "insecure_seed": 3}
+    expected, found = (PrivateKDE(**options, engine=engine).fit(ROWS) for engine in (None, BeamEngine()))
+    np.testing.assert_array_equal(found.model_.sums, expected.model_.sums)
+    assert clone(found).engine == BeamEngine()
+
+
+@pytest.mark.slow
+def test_two_processes_count_what_one_does() -> None:
+    """Starting workers takes Beam ten seconds."""
+    announcement = announcement_of("pure")
+    for path in PATHS:
+        one, two = (
+            collected(BeamEngine(workers=workers), announcement, ROWS, EVERYBODY, stream=SEEDED, path=path)
+            for workers in (1, 2)
+        )
+        assert plain(one) == plain(two)
+
+
+# What travels -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def watched() -> Iterator[list[bytes]]:
+    """Every buffer of bytes that goes from one stage of a pipeline to the next."""
+    seen: list[bytes] = []
+
+    def spied(append: Callable[[Any, bytes], None]) -> Callable[[Any, bytes], None]:
+        def watch(self: Any, data: bytes) -> None:
+            seen.append(bytes(data))
+            append(self, data)
+
+        return watch
+
+    with pytest.MonkeyPatch.context() as patch:
+        for buffer in (execution.ListBuffer, execution.GroupingBuffer):
+            patch.setattr(buffer, "append", spied(buffer.append))
+        yield seen
+
+
+def leaked(seen: list[bytes], announcement: Announcement) -> int:
+    """Users' packets among these bytes, by how every packet of the collection begins."""
+    wire = announcement.wire_format()
+    head = MAGIC + bytes([VERSION, wire.width]) + wire.collection
+    return sum(data.count(head) for data in seen)
+
+
+class Reshuffled(beam.PTransform):  # type: ignore[misc]
+    """A saboteur: packets are spread over the workers before they are counted."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        super().__init__()
+        self.combiner = PacketCombiner(announcement)
+
+    def expand(self, packets: Any) -> Any:
+        return packets | "Spread packets" >> beam.Reshuffle() | beam.CombineGlobally(self.combiner)
+
+
+class NotLifted(Reshuffled):
+    """A saboteur: all packets go to whoever adds up, who counts them there."""
+
+    def expand(self, packets: Any) -> Any:
+        combiner = self.combiner
+
+        def added(grouped: tuple[None, Any]) -> Any:
+            counts = combiner.create_accumulator()
+            for packet in grouped[1]:
+                counts = combiner.add_input(counts, packet)
+            return counts
+
+        return packets | beam.Map(lambda packet: (None, packet)) | beam.GroupByKey() | beam.Map(added)
+
+
+@pytest.mark.parametrize("change", [None, Reshuffled, NotLifted])
+def test_no_packet_goes_from_one_worker_to_another(
+    change: type[Reshuffled] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What goes to another stage may go to another worker: names of files and counts do, packets do not."""
+    announcement = announcement_of("rr")
+    write_packets(tmp_path / "a.packets", packets_of(announcement))
+    if change is not None:
+        monkeypatch.setattr("privkde.engines.beam.CountPackets", change)
+    with watched() as seen:
+        assert BeamEngine().count(announcement, [str(tmp_path / "a.packets")]).n_users == 60
+    assert sum(map(len, seen)) > 2 * 8 * announcement.n_instances  # the counts were seen on their way
+    assert leaked(seen, announcement) == (0 if change is None else 60)
+
+
+def test_playing_users_moves_neither_packets_nor_vectors() -> None:
+    announcement = announcement_of("rr")
+    with watched() as seen:
+        collected(BeamEngine(), announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
+    assert seen
+    assert leaked(seen, announcement) == 0
+    assert not any(ROWS[17].tobytes() in data for data in seen)
+
+
+def test_counts_of_too_few_users_are_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announcement, delivered = announced(small_laws(40)["rr"], kernel="gaussian", dim=5, repetitions=30), []
+    read = BeamEngine._run
+
+    def spied(self: BeamEngine, *arguments: Any, **options: Any) -> Any:
+        delivered.append(read(self, *arguments, **options))
+        return delivered[-1]
+
+    monkeypatch.setattr(BeamEngine, "_run", spied)
+    write_packets(tmp_path / "few.packets", packets_of(announcement, 39))
+    with pytest.raises(TooFewUsersError, match="39 users took part and the noise counts on 40"):
+        BeamEngine().count(announcement, [str(tmp_path / "few.packets")])
+    assert delivered[0].n_users == 39
+    assert not delivered[0].tally.ones.any() | delivered[0].tally.zeros.any()
+
+
+# Randomness ---------------------------------------------------------------------------------------------------------
+
+
+def test_secret_streams_stay_where_they_are_and_seeded_ones_can_be_made_again() -> None:
+    secret = private_randomness().stream
+    for stream in (secret, SEEDED):
+        with pytest.raises(TypeError, match="never copied"):
+            pickle.dumps(stream)
+    assert secret.recipe().key is None
+    first, second = (secret.recipe().stream() for _ in range(2))
+    drawn = {stream.child("client", 0).take(32).tobytes() for stream in (secret, first, second)}
+    assert len(drawn) == 3
+    assert first.secret
+    again = pickle.loads(pickle.dumps(SEEDED.recipe())).stream()
+    assert again.child("client", 0).take(32).tobytes() == SEEDED.child("client", 0).take(32).tobytes()
+    assert not again.secret
+
+
+def test_every_block_draws_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three blocks of users, played twice: six different draws, none from the parent stream."""
+    begun: list[bytes] = []
+    packets = Randomizer.packets
+
+    def spied(self: Randomizer, *arguments: Any, stream: ByteStream, **options: Any) -> list[bytes]:
+        assert stream.secret
+        begun.append(stream.child("spied").take(32).tobytes())
+        return packets(self, *arguments, stream=stream, **options)
+
+    monkeypatch.setattr(Randomizer, "packets", spied)
+    stream = private_randomness().stream
+    for _ in range(2):
+        collected(BeamEngine(), announcement_of("rr"), ROWS, np.arange(24), stream=stream, path="faithful")
+    assert len(begun) == len(set(begun)) == 6
+
+
+def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> None:
+    """A runner that repeats a block finds the answers of these users, and leaves them as they are."""
+    announcement, stream = announcement_of("rr"), private_randomness().stream
+    held = []
+    for _ in range(2):
+        users = Users(announcement=announcement, rows=ROWS, index=np.arange(24))
+        BeamEngine().randomize(users, tmp_path, stream=stream)
+        held.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+    assert held[0] == held[1]
+    assert len(set(held[0].values())) == 3
+
+
+# Bad input ----------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_cannot_be_counted_are_named(tmp_path: Path) -> None:
+    announcement = announcement_of("rr")
+    write_packets(tmp_path / "good.packets", packets_of(announcement))
+    (tmp_path / "bad.packets").write_bytes((tmp_path / "good.packets").read_bytes()[:-4])
+    for one in (local, BeamEngine()):
+        with pytest.raises(InvalidInputError, match=r"bad\.packets' is truncated"):
+            one.count(announcement, [str(tmp_path / name) for name in ("good.packets", "bad.packets")])
+    with pytest.raises(InvalidInputError, match=r"no file '.*none\.packets'"):
+        BeamEngine().count(announcement, [str(tmp_path / "none.packets")])
+    with pytest.raises(InvalidInputError, match="must end in"):
+        BeamEngine().count(announcement, [__file__])
+
+
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidInputError, match="workers=0"):
+        BeamEngine(workers=0)
+    with pytest.raises(InvalidInputError, match="workers=2 is for the runner on this machine"):
+        BeamEngine(runner="FlinkRunner", workers=2)
+    with pytest.raises(InvalidInputError, match="name the runner as `runner`"):
+        BeamEngine(options=("--runner=FlinkRunner",))
+    with pytest.raises(InvalidInputError, match="for the engine 'beam'"):
+        engines.engine("local", workers=2)
+    with pytest.raises(InvalidInputError, match="FlinkRunner needs the option --temp_location"):
+        BeamEngine(runner="FlinkRunner")
+    unknown = BeamEngine(runner="NoRunner", options=(f"--temp_location={tmp_path}",))
+    with pytest.raises(PipelineError, match="Unexpected pipeline runner: NoRunner"):
+        collected(unknown, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+    named = BeamEngine(runner="FnApiRunner", options=unknown.options)
+    assert collected(named, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
+    assert engines.engine("local") is local
+    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    with pytest.raises(InvalidInputError, match=r"privkde\[beam\]"):
+        engines.engine("beam")
+
+
+def test_outcomes_that_were_altered_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privkde.engines.beam.sealed", lambda *_: b"altered on its way")
+    with pytest.raises(DamagedFileError, match="was altered"):
+        collected(BeamEngine(), announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+
+
+def test_errors_that_are_not_ours_become_errors_of_the_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(transforms, "PacketCounter", broken)
+    with pytest.raises(PipelineError, match="Beam could not run the pipeline"):
+        collected(BeamEngine(), announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
+
+
+# On the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with users, a plan, their packets and the model of both."""
+    folder = tmp_path_factory.mktemp("shop")
+    np.savez(folder / "data.npz", X_train=ROWS)
+    plan = plan_budget(users=60, dim=5, repetitions=8, epsilon=8, delta=1e-3)
+    (folder / "plan.json").write_text(plan.dumps(), encoding="utf-8")
+    command = ["collect", str(folder / "data.npz"), "--plan", str(folder / "plan.json"), "--insecure-seed", "5"]
+    given = ["--public-seed", SEED, "--packets", str(folder / "sent"), "--format", "avro"]
+    assert main([*command, *given, "-o", str(folder / "model.npz")]) == 0
+    return folder
+
+
+def counted(shop: Path, *further: str) -> list[str]:
+    group = shop / "sent" / "0"
+    return ["collect", *map(str, group.glob("part-*")), "--announcement", str(group / ANNOUNCEMENT), *further]
+
+
+def test_vectors_and_packets_end_in_the_same_model(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path
+) -> None:
+    fit = ["fit", str(shop / "data.npz"), "--plan", str(shop / "plan.json"), "--insecure-seed", "5"]
+    assert main([*fit, "--public-seed", SEED, "--path", "faithful", "-o", str(tmp_path / "fit.npz")]) == 0
+    targets = ["--counts", str(tmp_path / "counts.npz"), "-o", str(tmp_path / "model.npz"), "--draws", "seeded"]
+    assert main([*counted(shop, *targets, "--engine", "beam"), "--", "--job_name=counting"]) == 0
+    assert "60 of 60 planned" in capsys.readouterr().out
+    whole = (shop / "model.npz").read_bytes()
+    assert (tmp_path / "fit.npz").read_bytes() == (tmp_path / "model.npz").read_bytes() == whole
+    assert Analyzer.load(tmp_path / "counts.npz").n_users == 60
+
+
+def test_packets_need_no_vectors_and_vectors_no_announcement(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path
+) -> None:
+    model, data = str(tmp_path / "model.npz"), str(shop / "data.npz")
+    planned = ["--plan", str(shop / "plan.json")]
+    for command, complaint in (
+        (counted(shop), "nothing would be kept"),
+        (counted(shop, "-o", model), "-o MODEL and --draws go together"),
+        (counted(shop, "--counts", model, "--bandwidth", "2"), "--bandwidth is for vectors"),
+        (counted(shop, "--counts", model, "--packets", model), "--packets is for vectors"),
+        (["collect", data, *planned], "give one file of vectors and -o MODEL"),
+        (["collect", data, *planned, "-o", model, "--format", "avro"], "add --packets FOLDER"),
+        (["collect", data, *planned, "-o", model, "--packets", str(shop / "sent")], "choose another folder"),
+        (["collect", data, *planned, "-o", model, "--workers", "2"], "for the engine 'beam'"),
+    ):
+        assert complaint in refuse(capsys, *command)
+    assert not list(tmp_path.iterdir())
