@@ -53,7 +53,7 @@ reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.n
 	cp reproduction/results.json docs/results/reproduction.json
 
 bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
-	$(BIN)/python benchmarks/beam.py --output docs/results/beam.json
+	$(BIN)/python -m benchmarks.beam --output docs/results/beam.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
 	$(BIN)/pytest -n 2 -m slow

@@ -1,8 +1,8 @@
 """Collections by Apache Beam on one and two workers, beside the local engine, in one run.
 
-python benchmarks/beam.py                      a table
-python benchmarks/beam.py --output FILE.json   also every number, with what it came from
-python benchmarks/beam.py --tiny               few users: does it work at all?
+python -m benchmarks.beam                      a table
+python -m benchmarks.beam --output FILE.json   also every number, with what it came from
+python -m benchmarks.beam --tiny               few users: does it work at all?
 
 Two things are measured for each of two plans: *count*, packets in files to counts, which is a deployment's work; and
 *play*, vectors to counts on the aggregated path, which is a simulation. Every measurement is a process of its own. Beam
@@ -17,9 +17,7 @@ import argparse
 import json
 import math
 import os
-import platform
 import resource
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,8 +25,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -39,11 +35,12 @@ from rich.progress import track
 from rich.table import Table
 
 from accounting import Plan, plan_budget
+from benchmarks.record import about, write
 from privkde.announcement import Announcement
 from privkde.datasets import read_vectors
 from privkde.engines import Engine, engine, local
 from privkde.engines.users import Users
-from privkde.files import require_writable, write_text
+from privkde.files import require_writable
 from privkde.randomness import new_public_seed, private_randomness
 
 PLANS: dict[str, dict[str, Any]] = {
@@ -55,6 +52,7 @@ ENGINES = ("local", "beam 1", "beam 2")
 """The local engine uses all cores to play and one to count; Beam runs as many worker processes as stand there."""
 REPEATS = 2
 PACKAGES = ("privkde", "apache-beam", "numpy", "pyarrow", "fastavro")
+"""Packages that numbers may depend on."""
 
 Row = dict[str, Any]
 
@@ -73,7 +71,7 @@ class Size:
         return self.count if what == "count" else self.play
 
 
-FULL = Size(few=4_000, count=160_000, play=160_000, files=16)
+FULL = Size(few=4_000, count=100_000, play=100_000, files=16)
 TINY = Size(few=500, count=30_000, play=30_000, files=4)
 
 
@@ -149,7 +147,12 @@ def measure(arguments: list[str]) -> None:
 
 def measured(folder: Path, what: str, how_many: str, users: int, name: str) -> Row:
     """The same, from outside."""
-    command = [sys.executable, __file__, "measure", str(folder), what, how_many, str(users), name]
+    return in_process("measure", str(folder), what, how_many, str(users), name)
+
+
+def in_process(*arguments: str) -> Row:
+    """What this module prints last, run by a process of its own: a process starts with the peak memory of its parent."""
+    command = [sys.executable, "-m", "benchmarks.beam", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{command} failed:\n{done.stderr}")
@@ -186,7 +189,7 @@ def all_rows(size: Size) -> list[Row]:
     rows = []
     for plan in PLANS:
         with tempfile.TemporaryDirectory() as scratch:
-            prepared(Path(scratch), plan, size)
+            in_process("prepare", scratch, plan, *(["tiny"] if size == TINY else []))
             cells = [(what, name) for what in ("count", "play") for name in ENGINES]
             for what, name in track(cells, plan, console=Console(stderr=True), transient=True):
                 rows.append(row(Path(scratch), plan, what, name, size))
@@ -221,6 +224,11 @@ def main() -> None:
     if sys.argv[1:2] == ["measure"]:
         measure(sys.argv[2:])
         return
+    if sys.argv[1:2] == ["prepare"]:
+        folder, plan, *tiny = sys.argv[2:]
+        prepared(Path(folder), plan, TINY if tiny else FULL)
+        print(json.dumps({}))
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, metavar="FILE", help="file for all numbers (.json)")
     parser.add_argument("--tiny", action="store_true", help="few users")
@@ -232,16 +240,8 @@ def main() -> None:
     Console().print(printed(rows))
     if parsed.output is None:
         return
-    about = {
-        "command": shlex.join(["python", "benchmarks/beam.py", *sys.argv[1:]]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "seconds": time.perf_counter() - start,
-        "cores": os.cpu_count(),
-        "machine": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-        "versions": {name: version(name) for name in PACKAGES},
-        "tiny": parsed.tiny,
-    }
-    write_text(parsed.output, json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
+    source = about("python -m benchmarks.beam", sys.argv[1:], time.perf_counter() - start, PACKAGES)
+    write(parsed.output, {"about": {**source, "tiny": parsed.tiny}, "rows": rows})
 
 
 if __name__ == "__main__":

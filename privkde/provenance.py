@@ -15,7 +15,7 @@ PACKAGES = ("privkde", "numpy", "scipy", "dp-accounting", "scikit-learn", "crypt
 """Packages that numbers may depend on."""
 
 
-def provenance(command: Sequence[str], seconds: float) -> dict[str, Any]:
+def provenance(command: Sequence[str], seconds: float, packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """Of a run that took so many seconds; of files elsewhere on the machine only the names are told."""
     told = [Path(word).name if Path(word).is_absolute() else word for word in command]
     return {
@@ -23,5 +23,5 @@ def provenance(command: Sequence[str], seconds: float) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "seconds": round(seconds),
         "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
     }

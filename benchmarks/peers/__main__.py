@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
-import shlex
 import sys
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +15,8 @@ from rich.table import Table
 
 import benchmarks.peers
 from benchmarks.peers import amplification, auditing, composition
-from privkde.files import require_writable, write_text
+from benchmarks.record import about, write
+from privkde.files import require_writable
 
 Row = dict[str, Any]
 
@@ -49,17 +44,6 @@ def measures(tiny: bool) -> list[Callable[[], Row]]:
         composition.gaussians,
         partial(auditing.audits, auditing.FULL),
     ]
-
-
-def about(seconds: float) -> Row:
-    """What the numbers came from."""
-    return {
-        "command": shlex.join(["python", "-m", "benchmarks.peers", *sys.argv[1:]]),
-        "date": datetime.now(UTC).date().isoformat(),
-        "seconds": round(seconds),
-        "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }
 
 
 def show(console: Console, found: Row) -> None:
@@ -94,8 +78,8 @@ def main() -> None:
         show(console, part)
         found |= part
         if parsed.output is not None:
-            record = {"about": about(time.monotonic() - start), **found}
-            write_text(parsed.output, json.dumps(record, ensure_ascii=False, indent=1) + "\n")
+            source = about("python -m benchmarks.peers", sys.argv[1:], time.monotonic() - start, PACKAGES)
+            write(parsed.output, {"about": source, **found})
 
 
 if __name__ == "__main__":
