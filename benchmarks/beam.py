@@ -151,7 +151,7 @@ def measured(folder: Path, what: str, how_many: str, users: int, name: str) -> R
 
 
 def in_process(*arguments: str) -> Row:
-    """What this module prints last, run by a process of its own: a process starts with the peak memory of its parent."""
+    """What this module prints last, run on its own: a process starts with the peak memory of its parent."""
     command = [sys.executable, "-m", "benchmarks.beam", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

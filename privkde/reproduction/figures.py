@@ -21,6 +21,7 @@ BITSUM_STYLES = {
     "pure": {"color": GREEN, "marker": "^"},
 }
 PRESET_STYLES = {"paper": "--", "tight": "-"}
+MOST_COLUMNS = 3
 
 Read = Callable[[str, Cell], Spread | None]
 """Kernel and cell to the value that is drawn."""
@@ -131,19 +132,23 @@ def _panels(
     reference: Callable[[DataResults], float] | None = None,
     logarithmic: bool = False,
 ) -> None:
-    """Panels side by side, one for each data set."""
-    count = len(results.data)
-    with figure_file(path, 0.8 + 2.6 * count, 3.6) as figure:
-        panels = figure.subplots(1, count, squeeze=False, sharey=True)[0]
-        for axes, data in zip(panels, results.data, strict=True):
+    """Panels, one for each data set, up to three side by side."""
+    columns = min(MOST_COLUMNS, len(results.data))
+    rows = math.ceil(len(results.data) / columns)
+    with figure_file(path, 0.8 + 2.9 * columns, 0.9 + 2.5 * rows) as figure:
+        panels = figure.subplots(rows, columns, squeeze=False, sharey=True)
+        for spare in panels.flat[len(results.data) :]:
+            spare.set_axis_off()
+        for axes, data in zip(panels.flat, results.data, strict=False):
             for line in lines:
                 _draw(axes, reading(data), results.settings.epsilons, line)
             if reference is not None:
                 axes.axhline(reference(data), color=GRAY, linewidth=1.0)
             axes.set_yscale("log" if logarithmic else "linear")
             _dress(axes, data.name)
-        panels[0].set_ylabel(quantity)
-        _legend(figure, panels[0])
+        for first in panels[:, 0]:
+            first.set_ylabel(quantity)
+        _legend(figure, panels[0, 0])
 
 
 def _draw(axes: Any, read: Read, epsilons: Sequence[float], line: Line) -> None:
