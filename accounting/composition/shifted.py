@@ -124,14 +124,15 @@ class Remainders:
         """
         away = self.powers[0] < 0.0
         lost = self.cuts / np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else self.cuts
-        last = [int(np.argmax(lost <= mass)) for mass in allowed]  # the last atom loses nothing, so there is one
-        end = max(last) + 1
-        weights = np.where(np.arange(end) <= np.array(last)[:, None], self.lower[:end], 0.0)
+        last = np.argmax(lost <= np.array(allowed)[:, None], axis=1)  # the last atom loses nothing, so there is one
+        end = int(np.max(last)) + 1
+        weights = np.where(np.arange(end) <= last[:, None], self.lower[:end], 0.0)
         weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
         ends = np.maximum(self._recalled(below, end), self._recalled(above, end))
+        sums = np.asarray(weights @ ends)
+        if np.all(np.isfinite(sums)):
+            return sums
         finite = np.isfinite(ends)
-        if np.all(finite):
-            return np.asarray(weights @ ends)
         infinite = (weights > 0.0).astype(np.float64) @ ~finite > 0.0  # weight 0 times infinity is nothing
         return np.where(infinite, math.inf, weights @ np.where(finite, ends, 0.0))
 
