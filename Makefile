@@ -31,7 +31,7 @@ system: ## Install the Debian packages that some tests need: a database server a
 	|| echo "could not install $$missing; tests that need them are skipped"
 
 test: system $(VENV)/.installed-all ## Run the tests, except the long studies
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 --dist worksteal -q
 
 lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff check .
@@ -44,7 +44,7 @@ bench: $(VENV)/.installed-all ## Measure the accountants, the protocol and the s
 	$(BIN)/python benchmarks/service.py
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
 	$(BIN)/mkdocs build --strict
