@@ -32,7 +32,7 @@ system: ## Install the Debian packages that some tests need: a database server a
 	|| echo "could not install $$missing; tests that need them are skipped"
 
 test: system $(VENV)/.installed-all ## Run the tests, except the long studies
-	$(BIN)/pytest -n 2 -q
+	$(BIN)/pytest -n 2 --dist worksteal -q
 
 lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff check .
@@ -56,7 +56,7 @@ bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers
 	$(BIN)/python -m benchmarks.beam --output docs/results/beam.json
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow)
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist worksteal -m slow
 
 docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
 	$(BIN)/mkdocs build --strict

@@ -20,7 +20,7 @@ from accounting.composition.shifted import ORDERS, Atoms, Cut, corners, over_shi
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.losses import DominatingLoss
-from accounting.mechanisms.base import BitsumProtocol, likely_pairs
+from accounting.mechanisms.base import BitsumProtocol, all_kinds, likely_pairs
 from accounting.pmf import Array, binomial
 from accounting.profile import LossGrid, Pair, ProfileTable, smallest_epsilon
 
@@ -132,7 +132,7 @@ class GeometricBound:
         """Everything that does not depend on ε."""
         pairs = likely_pairs(protocol)
         grid = _grid(pairs[0])
-        kinds = protocol.kinds(grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in pairs]
+        kinds = all_kinds(protocol, grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in pairs]
         loss = _symmetric_loss(kinds)
         cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in CUT_SHARES)
         return GeometricBound(
@@ -165,6 +165,12 @@ def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
     return atoms.infinite + float(np.min(rest.delta(budget, left) @ upper[seen]))
 
 
+@lru_cache(maxsize=1)
+def _bound(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
+    """`GeometricBound.of`, kept for the protocol at hand: a noise level that holds is asked for its ε next."""
+    return GeometricBound.of(protocol, touched, delta, certified=certified)
+
+
 @dataclass(frozen=True, slots=True)
 class Geometric:
     """Noise for the distance that one user can shift all bits together, not for the number of bits."""
@@ -176,12 +182,12 @@ class Geometric:
     ) -> float:
         """ln(δ(ε)/δ)."""
         _refuse_pure(delta)
-        return log_ratio(GeometricBound.of(protocol, touched, delta, certified=certified).delta(epsilon), delta)
+        return log_ratio(_bound(protocol, touched, delta, certified=certified).delta(epsilon), delta)
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """Smallest ε of the bound at δ."""
         _refuse_pure(delta)
-        return smallest_epsilon(GeometricBound.of(protocol, touched, delta, certified=True).delta, delta)
+        return smallest_epsilon(_bound(protocol, touched, delta, certified=True).delta, delta)
 
     def instance_point(
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float

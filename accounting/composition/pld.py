@@ -10,7 +10,7 @@ from accounting.composition.base import Touched, instance_delta, log_ratio
 from accounting.composition.blocks import adaptive_supremum
 from accounting.contract import Evidence, EvidenceKind
 from accounting.losses import DominatingLoss, Repeated, composed_delta, composed_epsilon
-from accounting.mechanisms.base import BitsumProtocol, likely_pairs
+from accounting.mechanisms.base import BitsumProtocol, all_kinds, likely_pairs
 from accounting.profile import LossGrid, ProfileTable
 
 LARGEST_BLOCK = 24
@@ -37,7 +37,11 @@ def composed_loss(
     grid = LossGrid.for_pair(
         likely_pairs(protocol)[0], n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times
     )
-    kinds = protocol.kinds(grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(protocol)]
+    kinds = (
+        all_kinds(protocol, grid)
+        if certified
+        else [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(protocol)]
+    )
     joined = kinds[0]
     for kind in kinds:
         joined = joined.join(kind).join(kind.reversed())

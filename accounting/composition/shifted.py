@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,6 +21,8 @@ ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(4000.0), 88))
 """Rényi orders α over which bounds are minimized; the best is about 2 ln(1/δ)/ε."""
 INTERVALS, ROUNDS, SMALLEST_SHIFT = 12, 5, 0.02
 """Intervals of shifts at first, how often the worst ones are halved, and the end of the lowest as a share of T."""
+MOST_ENTRIES = 4_000_000
+"""Entries of tables of remainders that are kept for other intervals, in all (32 MB)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Remainders:
     lower: Array
     powers: Array
     cuts: Array
+    recent: dict[float, Array] = field(default_factory=dict, compare=False)
+    """The last tables of `at`: intervals of shifts, and their halves, share their ends."""
 
     @staticmethod
     def of(gains: Array, lower: Array, powers: Array) -> Remainders:
@@ -95,13 +99,22 @@ class Remainders:
         steps = np.append(np.abs(np.diff(gains)), 0.0)
         return Remainders(gains, lower, powers, np.cumsum((steps * beyond)[::-1])[::-1])  # positive terms only
 
-    def at(self, shift: float) -> Array:
-        """((1 + tg)^a − 1 − atg)/t² for each g (rows) and each order (columns); its limit for t = 0."""
-        gains = self.gains[:, None]
+    def at(self, shift: float, end: int | None = None) -> Array:
+        """((1 + tg)^a − 1 − atg)/t² for each g before `end` (rows) and each order (columns); its limit for t = 0."""
+        gains = self.gains[:end, None]
         if shift == 0.0:
             return np.asarray(self.powers * (self.powers - 1.0) / 2.0 * gains**2)
         step = shift * gains
         return np.asarray((np.expm1(self.powers * np.log1p(step)) - self.powers * step) / shift**2)
+
+    def _recalled(self, shift: float, end: int) -> Array:
+        known = self.recent.pop(shift, None)
+        if known is None or len(known) < end:
+            known = self.at(shift, end)
+        while len(self.recent) > MOST_ENTRIES // known.size:
+            del self.recent[next(iter(self.recent))]
+        self.recent[shift] = known
+        return known[:end]
 
     def squared_rates(self, below: float, above: float, allowed: Sequence[float]) -> Array:
         """Bound on (M(α) − 1)/t² for t in [below, above] if g is cut so that it loses at most `allowed`·t (rows).
@@ -111,15 +124,16 @@ class Remainders:
         """
         away = self.powers[0] < 0.0
         lost = self.cuts / np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else self.cuts
-        last = [int(np.argmax(lost <= mass)) for mass in allowed]  # the last atom loses nothing, so there is one
-        end = max(last) + 1
-        kept = Remainders(self.gains[:end], self.lower[:end], self.powers, self.cuts[:end])
-        weights = np.where(np.arange(end) <= np.array(last)[:, None], kept.lower, 0.0)
+        last = np.argmax(lost <= np.array(allowed)[:, None], axis=1)  # the last atom loses nothing, so there is one
+        end = int(np.max(last)) + 1
+        weights = np.where(np.arange(end) <= last[:, None], self.lower[:end], 0.0)
         weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
-        ends = np.maximum(kept.at(below), kept.at(above))
+        ends = np.maximum(self._recalled(below, end), self._recalled(above, end))
+        with np.errstate(invalid="ignore", over="ignore"):
+            sums = np.asarray(weights @ ends)
+        if np.all(np.isfinite(sums)):
+            return sums
         finite = np.isfinite(ends)
-        if np.all(finite):
-            return np.asarray(weights @ ends)
         infinite = (weights > 0.0).astype(np.float64) @ ~finite > 0.0  # weight 0 times infinity is nothing
         return np.where(infinite, math.inf, weights @ np.where(finite, ends, 0.0))
 

@@ -110,6 +110,12 @@ def likely_pairs(protocol: BitsumProtocol) -> Sequence[Pair]:
     return protocol.pairs()
 
 
+@lru_cache(maxsize=1)
+def all_kinds(protocol: BitsumProtocol, grid: LossGrid) -> Sequence[ProfileTable]:
+    """`protocol.kinds(grid)`, kept for the protocol at hand: a noise level that holds is asked for its ε next."""
+    return protocol.kinds(grid)
+
+
 @lru_cache(maxsize=64)
 def _instance_epsilon(protocol: BitsumProtocol, delta: float) -> float:
     low = smallest_epsilon(protocol.likely_delta, delta)

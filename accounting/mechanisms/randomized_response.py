@@ -127,15 +127,18 @@ class RandomizedResponse(BitsumProtocol):
 
         Data processing: for m in [a, b] the reports of the b − a ambiguous users may be handed to the
         adversary, which leaves Bin(a, 1−p) + Bin(n−1−b, p); the bound holds for all m of the cell.
+        A wide cell is tried only where the last bound was settled: it is bounded no better than its parts.
         """
         finest = self._finest_cell()
         found: list[T] = []
         stack = [(low, high)] if low <= high else []
+        hopeful = True
         while stack:
             a, b = stack.pop()
-            if b - a <= 32 * max(finest, 1):
+            if b - a <= finest or (hopeful and b - a <= 32 * max(finest, 1)):
                 bound = evaluate(self.pair(a, dropped=b - a))
-                if settled(bound):
+                hopeful = settled(bound)
+                if hopeful:
                     continue
                 if b - a <= finest:
                     found.append(bound)

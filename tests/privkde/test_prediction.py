@@ -52,7 +52,7 @@ def published(terms: Terms, made: Plan, x: Floats, classes: NDArray[np.int64] | 
 def test_inner_products_by_hand() -> None:
     """R = 1, f = x: rounding Σ_j y_j²(1 − mean x_j²)/n, privacy 4E²‖y‖²/n², nothing else."""
     x, y = cloud(200, 3), cloud(7, 3)
-    made = planned(users=1000, dim=3, kernel="inner-product", epsilon=1.0, delta=1e-6, bound=1.0)
+    made = planned(users=1000, dim=3, kernel="inner-product", epsilon=1.0, delta=1e-6, bound=1.0, accountant="pld")
     found = expected_error(made, x, y, public_seed=SEED)
     assert found.bias < 1e-7
     assert found.feature == found.labels == 0.0
@@ -64,9 +64,8 @@ def test_inner_products_by_hand() -> None:
 def test_joint_labels_round_everywhere_and_estimate_sizes() -> None:
     """Of n users in two classes: rounding (n − n_c mean x_j²)/n_c², and the relative error of n̂_c times the density."""
     x, y = cloud(200, 3), cloud(7, 3)
-    made = planned(
-        users=4000, dim=3, kernel="inner-product", classes=2, labels="joint", epsilon=1.0, delta=1e-6, bound=1.0
-    )
+    asked = {"users": 4000, "dim": 3, "kernel": "inner-product", "classes": 2, "labels": "joint", "bound": 1.0}
+    made = planned(**asked, epsilon=1.0, delta=1e-6, accountant="pld")
     weight, variance = made.request.facts().size_weight, made.bitsum_rmse**2
     assert weight == pytest.approx(0.5, rel=1e-3)
     found = expected_error(made, x, y, public_seed=SEED)

@@ -1,11 +1,9 @@
 """Small plans of every kind, to be attacked by the checks."""
 
-from functools import cache
 from typing import Any
 
-from accounting import PlanRequest
 from accounting.mechanisms import BITSUMS
-from accounting.planning import plan
+from tests.plans import plan_for
 from verification.verdicts import Subject
 
 SMALL: dict[str, Any] = {
@@ -37,7 +35,6 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@cache
 def subject(kind: str) -> Subject:
     """The subject of this kind."""
-    return Subject(plan=plan(PlanRequest(**{**SMALL, **KINDS[kind]})))
+    return Subject(plan=plan_for(**{**SMALL, **KINDS[kind]}))

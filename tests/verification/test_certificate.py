@@ -140,10 +140,10 @@ def test_honest_plans_with_flips_pass_and_the_lower_bound_is_close(name: str) ->
         ({"kernel": "inner-product", "repetitions": None, "dim": 768}, 0.85),
         ({"kernel": "inner-product", "repetitions": None, "dim": 16}, 0.98),
         ({"kernel": "laplacian", "dim": 16}, 0.85),
-        ({"kernel": "laplacian", "dim": 16, "bitsum": "poisson"}, 0.85),
+        pytest.param({"kernel": "laplacian", "dim": 16, "bitsum": "poisson"}, 0.85, marks=pytest.mark.slow),
         ({"kernel": "inner-product-signs"}, 0.85),
         ({"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}, 0.8),
-        ({"classes": 3, "labels": "joint"}, 0.85),
+        pytest.param({"classes": 3, "labels": "joint"}, 0.85, marks=pytest.mark.slow),
     ],
     ids=["clipped", "ball", "hashed", "hashed-poisson", "signs", "joint", "joint-gaussian"],
 )

@@ -176,7 +176,7 @@ def test_a_rung_that_says_nothing_has_no_power() -> None:
 
 
 @pytest.mark.parametrize("kind", ["rr", "poisson", "negative-binomial", "3nb", "pure"])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(more, marks=pytest.mark.slow) for more in (1, 2))])
 def test_honest_systems_pass_wherever_the_seed_asks(kind: str, seed: int) -> None:
     for check in CHECKS[:3]:
         found = check.run(Subject(plan=plan_of(kind)), QUICK, seed)
