@@ -42,7 +42,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @schema.parametrize()
-@settings(max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_no_failure_and_nothing_undocumented(case: Any, address: str) -> None:
     response = case.call(base_url=address)
     failures = [] if response.status_code in HONEST_REFUSALS else [not_a_server_error]
