@@ -49,6 +49,7 @@ bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estima
 	$(PEERS)/bin/python -m benchmarks.peers --output docs/results/peers.json
 
 reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.npz …" [VOCABULARY=V.npz] (docs/results/reproduction.json)
+	@test -n "$(DATA)" || { echo 'say which data: make reproduce DATA="A.npz B.npz" VOCABULARY=V.npz'; exit 2; }
 	$(BIN)/privkde reproduce --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
 	cp reproduction/results.json docs/results/reproduction.json
 

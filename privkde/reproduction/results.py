@@ -129,7 +129,7 @@ def combined(seeds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict
         entry: dict[str, Any] = {}
         refused = [run["refused"] for run in runs if "refused" in run]
         if refused:
-            found[key] = {"refused": refused[0]}
+            found[key] = {"refused": refused[0], "refused_seeds": len(refused)}
             continue
         for name in ("correct", "error"):
             if name in runs[0]:

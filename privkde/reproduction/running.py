@@ -6,7 +6,7 @@ import hashlib
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 import privkde
@@ -26,7 +27,10 @@ from privkde.reproduction.calibration import Calibrations, asked, counted_users,
 from privkde.reproduction.data import LabeledData, Vocabulary
 from privkde.reproduction.results import DataResults, Results, combined
 from privkde.reproduction.settings import BITSUMS, KERNELS, PRESETS, Settings
-from privkde.reproduction.unit import Unit, group_sizes, measure
+from privkde.reproduction.unit import DECODED_SEED, Unit, group_sizes, measure
+
+REVISION = 2
+"""Of what a cell means; a change of draws or features needs another, so that nothing old is taken up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +86,12 @@ class Study:
         """The file of a unit's cells, named by everything that decides them."""
         settings, decoded = self.settings, None
         vocabulary = self.vocabulary_of(unit)
-        if vocabulary is not None:
+        if vocabulary is not None and unit.seed == DECODED_SEED:
             decoded = [vocabulary.sha256, settings.decoded_epsilon, settings.main_label_epsilon]
-        key = [privkde.__version__, unit.sha256, unit.kernel, unit.bound, unit.seed, settings.delta, settings.queries,
-               settings.repetitions, decoded]  # fmt: skip
+        key = [
+            REVISION, privkde.__version__, np.__version__, unit.sha256, unit.kernel, unit.bound, unit.seed,
+            settings.delta, settings.queries, settings.repetitions, decoded,
+        ]  # fmt: skip
         return self.folder / f"cells-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]}.json"
 
     def cells(self, unit: Unit) -> dict[str, dict[str, Any]]:
@@ -145,6 +151,8 @@ def _collected(study: Study, data: LabeledData) -> DataResults:
     }
     exact = json.loads(_exact_place(study.folder, data).read_text(encoding="utf-8"))["correct"]
     facts = {**data.facts(), "bound": study.planned_bound(data), "exact_kernel_correct": exact}
+    if (vocabulary := study.vocabulary_of(units[0])) is not None:
+        facts["vocabulary"] = {"words": len(vocabulary.words), "sha256": vocabulary.sha256}
     return DataResults(facts=facts, kernels=kernels)
 
 
@@ -154,12 +162,25 @@ def _requests(study: Study) -> list[PlanRequest]:
     for data in study.data:
         units = study.units(data)
         sizes = {unit.seed: group_sizes(unit, data) for unit in {unit.seed: unit for unit in units}.values()}
+        _refuse_empty(data, sizes.values())
         for unit in units:
             for cell in unit.cells():
                 if cell.preset:
                     counts = set(map(counted_users, sizes[unit.seed][cell.label_epsilon].tolist()))
                     found |= {shared(unit.request(cell, n, data.dim)): None for n in counts}
     return list(found)
+
+
+def _refuse_empty(data: LabeledData, found: Iterable[dict[float | str | None, NDArray[np.int64]]]) -> None:
+    """A class that fewer than two users report has no density to plan for."""
+    for sizes in found:
+        for label_epsilon, counts in sizes.items():
+            if int(counts.min()) < 2:
+                name = data.class_names[int(counts.argmin())]
+                raise InvalidInputError(
+                    f"class {name!r} of {data.name!r} is reported by {counts.min()} users"
+                    f" at label_epsilon={label_epsilon}; give it more users, or leave the class or that ε out."
+                )
 
 
 def _alone() -> None:
@@ -190,7 +211,7 @@ def _measure(folder: Path, unit: Unit, vocabulary: Path | None) -> None:
 
 
 def _exact_place(folder: Path, data: LabeledData) -> Path:
-    return folder / f"exact-{data.sha256[:24]}.json"
+    return folder / f"exact-{REVISION}-{data.sha256[:24]}.json"
 
 
 def _exact_accuracy(folder: Path, path: Path) -> None:

@@ -34,7 +34,8 @@ PRESETS = {
     "paper": Preset(accountant="paper", bound=1.0),
     "tight": Preset(accountant="auto", bound=None),
 }
-"""`paper`: published calibration and composition, coordinates rounded as they are; `tight`: whatever `auto` plans."""
+"""`paper`: published calibration and composition, coordinates rounded as they are; `tight`: what `auto` plans,
+with one R for all protocols and classes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ class Settings:
             require_integer("repetitions", self.repetitions, low=1, high=10**6)
         for name in ("presets", "epsilons", "label_epsilons"):
             values = getattr(self, name)
-            if not values or len(set(values)) < len(values):
+            if not values or len({f"{one:g}" if isinstance(one, float) else one for one in values}) < len(values):
                 raise InvalidInputError(f"{name}={values!r} must name at least one, and none twice.")
 
     @property

@@ -9,7 +9,7 @@ from privkde.reproduction.settings import BASELINES, BITSUMS, KERNELS, Settings,
 from privkde.reproduction.unit import EVERYBODY, Cell
 
 NOTHING = "—"
-"""A promise that the method cannot keep."""
+"""No noise: the method has no parameters for the promise, or the accountant cannot tabulate them."""
 KERNEL_NAMES = {"gaussian": "Gaussian", "inner-product": "IP"}
 METHOD_NAMES = {"rr": "RR", "3nb": "3NB", "pure": "Pure", "central": "central", "local": "local", "none": "no privacy"}
 PRESET_NAMES = {"": NOTHING, "paper": "paper", "tight": "tight"}
@@ -152,7 +152,5 @@ def markdown(table: Table) -> str:
     |---|---|
     | 1 | 2 |
     """
-    head, rows = table
-    shown = [head, ["---"] * len(head), *rows]
-    lines_ = ["| " + " | ".join(row) + " |" for row in (shown[0], *shown[2:])]
-    return "\n".join([lines_[0], "|" + "|".join(shown[1]) + "|", *lines_[1:]])
+    head, *rows = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (table[0], *table[1])]
+    return "\n".join([head, "|" + "---|" * len(table[0]), *rows])

@@ -32,6 +32,8 @@ from privkde.reproduction.sums import GroupSums, group_sums
 
 TERMS = 3
 """Words that a class is decoded into."""
+DECODED_SEED = 0
+"""The seed whose classes are decoded."""
 EVERYBODY = "all"
 """In place of the label's ε: one group, whose density is measured."""
 
@@ -244,4 +246,9 @@ def _exact(unit: Unit, data: LabeledData, family: LsqFamily) -> tuple[NDArray[np
 def _is_decoded(unit: Unit, cell: Cell) -> bool:
     """Classes are decoded once: for the first seed, at one ε, and without noise."""
     at = cell.epsilon in (None, unit.settings.decoded_epsilon)
-    return unit.seed == 0 and at and cell.label_epsilon == unit.settings.main_label_epsilon and cell.method != "local"
+    return (
+        unit.seed == DECODED_SEED
+        and at
+        and cell.label_epsilon == unit.settings.main_label_epsilon
+        and cell.method != "local"
+    )

@@ -34,7 +34,9 @@ def _pictures(results: Results) -> Iterator[tuple[str, Callable[[Path], None]]]:
     """Figures by file name."""
     label = results.settings.main_label_epsilon
     for preset in results.settings.presets:
-        yield f"accuracy-{preset}.svg", partial(figures.plot_accuracy, results, preset, label)
+        for shown in results.settings.label_epsilons:
+            name = "inf" if shown is None else f"{shown:g}"
+            yield f"accuracy-{preset}-{name}.svg", partial(figures.plot_accuracy, results, preset, shown)
         yield f"local-{preset}.svg", partial(figures.plot_local, results, preset, label)
     if len(results.settings.presets) > 1:
         for kernel in KERNELS:
@@ -57,17 +59,21 @@ def shown_epsilons(results: Results) -> list[float]:
 
 def report(results: Results, pictures: list[str]) -> str:
     """All tables and figures as one page."""
-    about = "".join(f"- {name}: {value}\n" for name, value in results.about.items())
+    about = "".join(f"- {name}: {_words(value)}\n" for name, value in results.about.items())
     settings = results.settings
     parts = [
         "# Reproduction\n",
-        f"{about}- (ε, {settings.delta:g})-DP for features, {settings.seeds} seeds, mean ± standard deviation\n"
+        f"{about}- (ε, {settings.delta:g})-DP for features, mean ± standard deviation over {settings.seeds} seed(s)\n"
         "- seeded study: NOT PRIVATE\n",
         *(f"![{name.removesuffix('.svg')}]({name})\n" for name in pictures),
     ]
     for data in results.data:
         parts += [f"## {data.name}\n", *_sections(results, data)]
     return "\n".join(parts)
+
+
+def _words(value: object) -> str:
+    return ", ".join(f"{name} {one}" for name, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _sections(results: Results, data: DataResults) -> Iterator[str]:
@@ -79,7 +85,7 @@ def _sections(results: Results, data: DataResults) -> Iterator[str]:
         yield tables.markdown(tables.accuracy_by_label(settings, data, preset, shown_epsilons(results))) + "\n"
     yield "### Messages per user\n"
     yield tables.markdown(tables.communication(settings, data, label)) + "\n"
-    yield f"### Error of the Gaussian density over {settings.queries} queries\n"
+    yield f"### Error of the Gaussian density over {min(settings.queries, data.facts['test_items'])} queries\n"
     yield tables.markdown(tables.density_error(settings, data)) + "\n"
     for preset in settings.presets:
         decoded = tables.decoding(settings, data, preset)

@@ -293,7 +293,7 @@ def test_the_command_writes_report_tables_and_figures(tmp_path: Path, capsys: py
     assert "report.md" in capsys.readouterr().out
     out = tmp_path / "out"
     pictures = {path.name for path in out.glob("*.svg")}
-    assert {"accuracy-tight.svg", "local-tight.svg", "communication.svg", "density-error.svg"} == pictures
+    assert {"accuracy-tight-inf.svg", "local-tight.svg", "communication.svg", "density-error.svg"} == pictures
     report = (out / "report.md").read_text(encoding="utf-8")
     assert {name for name in pictures if f"]({name})" in report} == pictures
     assert "NOT PRIVATE" in report
@@ -346,6 +346,7 @@ def test_classes_without_names_are_named_by_their_labels(tmp_path: Path) -> None
     [
         ({"epsilons": ()}, "at least one"),
         ({"epsilons": (1.0, 1.0)}, "none twice"),
+        ({"epsilons": (2.0, 2.0000001)}, "none twice"),
         ({"epsilons": (-1.0,)}, "epsilon=-1.0"),
         ({"presets": ("tighter",)}, "tighter"),
         ({"delta": 0.0}, "delta"),
@@ -368,6 +369,30 @@ def test_a_vocabulary_decodes_data_of_its_own_dimension_only(data: LabeledData, 
     other = LabeledData.read(archive(tmp_path / "other.npz", **vectors, **labels))
     study = Study(data=(data, other), vocabulary=words, settings=SETTINGS, folder=tmp_path)
     assert [study.vocabulary_of(study.units(one)[0]) for one in (data, other)] == [None, words]
+
+
+def test_a_vocabulary_matters_to_the_decoded_seed_only(data: LabeledData, tmp_path: Path) -> None:
+    np.savez(tmp_path / "words.npz", X=np.eye(6, dtype=np.float32), words=np.array(list("abcdef")))
+    with_words, without = (
+        Study(data=(data,), vocabulary=words, settings=SETTINGS, folder=tmp_path)
+        for words in (Vocabulary.read(tmp_path / "words.npz"), None)
+    )
+    for one in with_words.units(data):
+        assert (with_words.place(one) == without.place(one)) is (one.seed > 0)
+
+
+def test_a_class_that_nobody_reports_is_named(tmp_path: Path) -> None:
+    x, y = clusters(0, 600)
+    y[y == 2] = 1
+    y[0] = 2
+    lonely = LabeledData.read(archive(tmp_path / "lonely.npz", X_train=x, y_train=y))
+    study = Study(data=(lonely,), vocabulary=None, settings=SETTINGS, folder=tmp_path / "cells")
+    with pytest.raises(InvalidInputError, match="'blue' of 'lonely' is reported by 1 users"):
+        run(study, Tracker(None), workers=1)
+
+
+def test_bars_in_names_do_not_break_tables() -> None:
+    assert tables.markdown((["a"], [["x|y"]])).splitlines()[-1] == "| x\\|y |"
 
 
 def test_two_files_of_one_name_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
