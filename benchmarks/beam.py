@@ -71,7 +71,7 @@ class Size:
         return self.count if what == "count" else self.play
 
 
-FULL = Size(few=4_000, count=100_000, play=100_000, files=16)
+FULL = Size(few=4_000, count=300_000, play=600_000, files=16)
 TINY = Size(few=500, count=30_000, play=30_000, files=4)
 
 
