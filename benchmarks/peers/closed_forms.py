@@ -100,8 +100,8 @@ def renyi_bound(protocol: RandomizedResponse, order: int) -> float:
 
     Why: except with probability e^{−(n−1)/(8e^{ε₀})} there are n̄ reports of one law, of which one user moves one; the
     likelihood ratio is then a mean of n̄ terms in [e^{−ε₀}, e^{ε₀}], whose moments Hoeffding's lemma bounds.
-    Source: Girgis, Data, Diggavi, Suresh, Kairouz 2021 (On the Rényi DP of the shuffle model), the simplified corollary
-    of their bound, which is itself a sum over moments and tighter.
+    Source: Girgis, Data, Diggavi, Suresh, Kairouz 2021 (On the Rényi DP of the shuffle model), their simplified
+    bound. The longer one, a sum over moments, can be tighter and is not used here.
     """
     users, local = protocol.n_users, local_epsilon(protocol)
     alike = math.floor((users - 1) / (2.0 * math.exp(local))) + 1
