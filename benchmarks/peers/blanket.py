@@ -37,7 +37,8 @@ class Blanket:
         """Any ε₀-DP randomizer: γ ≥ e^{−ε₀}, and R_x/ω is between γ and γe^{ε₀}, has mean 1, and γ ≤ 1.
 
         Hence L ≤ e^{ε₀} − e^ε, L spreads by at most (e^ε+1)(e^{ε₀}−1), and
-        E L² ≤ e^{ε₀}(1+e^{2ε}) − 2e^{ε−ε₀}.
+        E L² ≤ e^{ε₀}(1+e^{2ε}) − 2e^{ε−ε₀}. Balle et al. take R_x/ω between e^{−ε₀} and e^{ε₀}, which gives the larger
+        spread (e^ε+1)(e^{ε₀}−e^{−ε₀}); the smaller one favors them.
         """
         local = local_epsilon(protocol)
         growth, most = math.exp(epsilon), math.exp(local)

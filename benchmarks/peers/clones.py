@@ -29,9 +29,9 @@ def clones(protocol: RandomizedResponse, delta: float) -> float:
 def stronger_clones(protocol: RandomizedResponse, delta: float) -> float:
     """ε of the clone pair with C ~ Bin(n−1, 2/(e^{ε₀}+1)): a report is a fair coin with probability 2p.
 
-    Source: Feldman, McMillan, Talwar 2023, which by its erratum covers a restricted class of randomizers. For binary
-    randomized response it needs no theorem: tell the adversary who sent no coin, and what. The same pair is the blanket
-    of Balle et al. 2019 with its expectation evaluated exactly, and the variation-ratio reduction of Wang et al. 2023.
+    Source: Feldman, McMillan, Talwar 2023, which the errata in arXiv:2208.04591 restrict to a class of randomizers. For
+    binary randomized response it needs no theorem: tell the adversary who sent no coin, and what. The same pair is the
+    blanket of Balle et al. 2019 with its expectation exact, and the variation-ratio reduction of Wang et al. 2023.
     """
     return _epsilon(protocol, 2.0 * protocol.flip_probability, delta)
 

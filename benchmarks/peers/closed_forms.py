@@ -46,6 +46,7 @@ def erlingsson(protocol: RandomizedResponse, delta: float) -> float:
 def cheu(protocol: RandomizedResponse, delta: float) -> float:
     """The ε for which the published calibration prescribes this flip probability: binary randomized response only.
 
+    The lemma goes from ε to p; this is its inverse, not a bound that the authors state.
     Source: Cheu, Smith, Ullman, Zeber, Zhilyaev 2019, Lemma 4.8; see `accounting.composition.paper`.
     Requires: 2np ≥ 14 ln(4/δ), the side condition of the theorem behind the lemma.
     """
@@ -59,19 +60,20 @@ def clones_closed(protocol: RandomizedResponse, delta: float) -> float:
     """ln(1 + (e^{ε₀}−1)/(e^{ε₀}+1) · (8 sqrt(e^{ε₀} ln(4/δ)/n) + 8e^{ε₀}/n)).
 
     Source: Feldman, McMillan, Talwar 2021 (Hiding among the clones), Theorem 3.1.
-    Requires: ε₀ ≤ ln(n/(16 ln(4/δ))).
+    Requires: ε₀ ≤ ln(n/(16 ln(2/δ))): 2 here and 4 in the bound; the authors' code asks for 4 in both.
     """
-    users, local, log_term = protocol.n_users, local_epsilon(protocol), math.log(4.0 / delta)
-    require_hypothesis(math.exp(local) <= users / (16.0 * log_term), "clones 2021", "ε₀ ≤ ln(n/(16 ln(4/δ)))")
-    spread = 8.0 * math.sqrt(math.exp(local) * log_term / users) + 8.0 * math.exp(local) / users
+    users, local = protocol.n_users, local_epsilon(protocol)
+    enough = math.exp(local) <= users / (16.0 * math.log(2.0 / delta))
+    require_hypothesis(enough, "clones 2021", "ε₀ ≤ ln(n/(16 ln(2/δ)))")
+    spread = 8.0 * math.sqrt(math.exp(local) * math.log(4.0 / delta) / users) + 8.0 * math.exp(local) / users
     return math.log1p(math.tanh(local / 2.0) * spread)
 
 
 def stronger_closed(protocol: RandomizedResponse, delta: float) -> float:
     """ln(1 + (e^{ε₀}−1)(4 sqrt(2 ln(4/δ)/((e^{ε₀}+1)n)) + 4/n)).
 
-    Source: Feldman, McMillan, Talwar 2023 (Stronger privacy amplification by shuffling). By that paper's
-    erratum it holds for a restricted class of randomizers; binary randomized response is in it.
+    Source: Feldman, McMillan, Talwar 2023 (Stronger privacy amplification by shuffling), Theorem 3.2. The errata in
+    arXiv:2208.04591 restrict it to a class of randomizers; `clones.stronger_clones` says why it holds for binary ones.
     Requires: ε₀ ≤ ln(n/(8 ln(2/δ)) − 1).
     """
     users, local = protocol.n_users, local_epsilon(protocol)
@@ -98,7 +100,8 @@ def renyi_bound(protocol: RandomizedResponse, order: int) -> float:
 
     Why: except with probability e^{−(n−1)/(8e^{ε₀})} there are n̄ reports of one law, of which one user moves one; the
     likelihood ratio is then a mean of n̄ terms in [e^{−ε₀}, e^{ε₀}], whose moments Hoeffding's lemma bounds.
-    Source: Girgis, Data, Diggavi, Suresh, Kairouz 2021 (On the Rényi DP of the shuffle model), the simplified bound.
+    Source: Girgis, Data, Diggavi, Suresh, Kairouz 2021 (On the Rényi DP of the shuffle model), their simplified
+    bound. The longer one, a sum over moments, can be tighter and is not used here.
     """
     users, local = protocol.n_users, local_epsilon(protocol)
     alike = math.floor((users - 1) / (2.0 * math.exp(local))) + 1

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,13 +15,15 @@ from hypothesis import given
 from accounting.mechanisms import RandomizedResponse
 from accounting.pmf import binomial
 from accounting.profile import smallest_epsilon
-from benchmarks.peers.amplification import PUBLISHED, bounded, least_flip
+from benchmarks.peers.amplification import PUBLISHED, Bound, bounded, least_flip
+from benchmarks.peers.blanket import Blanket, bennett, hoeffding
 from benchmarks.peers.clones import clone_delta, clones, stronger_clones
 from benchmarks.peers.closed_forms import (
     OutsideDomainError,
     cheu,
     clones_closed,
     erlingsson,
+    girgis,
     renyi_bound,
     stronger_closed,
 )
@@ -129,21 +132,131 @@ def test_more_users_and_more_flips_never_hurt(name: str) -> None:
         assert all(later <= earlier for earlier, later in itertools.pairwise(found))
 
 
+def erlingsson_by_hand(users: int, ratio: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    return 12 * mpmath.log(ratio) * mpmath.sqrt(mpmath.log(1 / delta) / users)
+
+
+def clones_by_hand(users: int, ratio: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    noise = 8 * mpmath.sqrt(ratio * mpmath.log(4 / delta)) / mpmath.sqrt(users) + 8 * ratio / users
+    return mpmath.log(1 + (ratio - 1) / (ratio + 1) * noise)
+
+
+def stronger_by_hand(users: int, ratio: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    noise = 4 * mpmath.sqrt(2 * mpmath.log(4 / delta)) / mpmath.sqrt((ratio + 1) * users) + mpmath.mpf(4) / users
+    return mpmath.log(1 + (ratio - 1) * noise)
+
+
+def girgis_by_hand(users: int, ratio: mpmath.mpf, delta: mpmath.mpf) -> mpmath.mpf:
+    alike = mpmath.floor((users - 1) / (2 * ratio)) + 1
+    found = []
+    for order in range(2, 500):
+        moment = mpmath.exp(order**2 * (ratio - 1) ** 2 / alike) + ratio**order * mpmath.exp(-(users - 1) / (8 * ratio))
+        # Canonne, Kamath, Steinke: δ = e^{(λ−1)(ε(λ)−ε)}/(λ−1) · (1 − 1/λ)^λ, solved for ε.
+        tail = mpmath.log(moment * (1 - mpmath.mpf(1) / order) ** order / ((order - 1) * delta))
+        found.append(tail / (order - 1))
+    assert 0 < found.index(min(found)) < len(found) - 1  # the best order is among those tried
+    return min(found)
+
+
 @pytest.mark.parametrize(
-    ("bound", "protocol", "delta"),
+    ("bound", "by_hand", "settings"),
     [
-        (erlingsson, rr(10_000, 0.3), 1e-6),
-        (erlingsson, rr(999, 0.45), 1e-6),
-        (erlingsson, rr(10_000, 0.45), 0.01),
-        (cheu, rr(1_000, 0.05), 1e-6),
-        (clones_closed, rr(1_000, 0.1), 1e-6),
-        (stronger_closed, rr(1_000, 0.1), 1e-6),
+        (erlingsson, erlingsson_by_hand, [(1_000, 0.4, 1e-3), (50_000, 0.45, 1e-8)]),
+        (clones_closed, clones_by_hand, [(1_000, 0.3, 1e-6), (40_000, 0.05, 1e-9)]),
+        (stronger_closed, stronger_by_hand, [(1_000, 0.3, 1e-6), (40_000, 0.05, 1e-9)]),
+        (girgis, girgis_by_hand, [(4_100, 0.4, 1e-6), (50_000, 0.2, 1e-8)]),
     ],
 )
-def test_a_theorem_is_not_used_outside_its_domain(bound: object, protocol: RandomizedResponse, delta: float) -> None:
-    assert callable(bound)
+def test_closed_forms_are_the_formulas_of_their_theorems(
+    bound: Bound, by_hand: Callable[..., mpmath.mpf], settings: list[tuple[int, float, float]]
+) -> None:
+    """Written again from the theorems, in e^{ε₀} = (1−p)/p and with 40 digits: constants too large are found too."""
+    for users, flip, delta in settings:
+        with mpmath.workdps(40):
+            value = by_hand(users, (1 - mpmath.mpf(flip)) / mpmath.mpf(flip), mpmath.mpf(delta))
+        assert bound(rr(users, flip), delta) == pytest.approx(float(value), rel=1e-11)
+
+
+@pytest.mark.parametrize(("users", "epsilon", "delta", "few"), [(10_000, 1.0, 1e-6, True), (10_000, 0.2, 1e-6, False)])
+def test_the_calibration_of_cheu_et_al_leads_back_to_its_epsilon(
+    users: int, epsilon: float, delta: float, few: bool
+) -> None:
+    """Lemma 4.8 forward, on both of its branches: λ coins among n reports, p = λ/(2n)."""
+    with mpmath.workdps(40):
+        log_term = mpmath.log(4 / mpmath.mpf(delta))
+        assert (epsilon >= mpmath.sqrt(192 * log_term / users)) == few
+        coins = (
+            64 * log_term / mpmath.mpf(epsilon) ** 2
+            if few
+            else users - epsilon * mpmath.mpf(users) ** 1.5 / mpmath.sqrt(432 * log_term)
+        )
+    assert cheu(rr(users, float(coins / (2 * users))), delta) == pytest.approx(epsilon, rel=1e-11)
+
+
+def blanket_by_hand(users: int, flip: float, epsilon: float, binary: bool) -> tuple[mpmath.mpf, ...]:
+    """γ, a, and of L: least, largest and second moment; for any randomizer from R/ω in [γ, γe^{ε₀}] and γ ≤ 1."""
+    p, growth = mpmath.mpf(flip), mpmath.exp(mpmath.mpf(epsilon))
+    if binary:
+        values = [((1 - p) - growth * p) * 2, (p - growth * (1 - p)) * 2]
+        return 2 * p, growth - 1, values[1], values[0], (values[0] ** 2 + values[1] ** 2) / 2
+    ratio = (1 - p) / p
+    return 1 / ratio, growth - 1, 1 - growth * ratio, ratio - growth, ratio + growth**2 * ratio - 2 * growth / ratio
+
+
+@pytest.mark.parametrize("binary", [True, False])
+@pytest.mark.parametrize(("users", "flip", "delta"), [(800, 0.4, 1e-4), (1_500, 0.3, 1e-6)])
+def test_blankets_are_the_sums_of_their_lemma(users: int, flip: float, delta: float, binary: bool) -> None:
+    """At the ε that is found, Lemma 5.3 summed term by term over the coins gives δ."""
+    kind = Blanket.of_randomized_response if binary else Blanket.of_any
+    for bound in (hoeffding, bennett):
+        epsilon = bound(rr(users, flip), delta, kind)
+        with mpmath.workdps(30):
+            weight, a, least, largest, second = blanket_by_hand(users, flip, epsilon, binary)
+            if bound is hoeffding:
+                # Any randomizer: the ends of L are not reached together, and its spread is (e^ε+1)(e^{ε₀}−1).
+                spread = largest - least if binary else (a + 2) * ((1 - mpmath.mpf(flip)) / mpmath.mpf(flip) - 1)
+                front, rate = spread**2 / (4 * a), 2 * a**2 / spread**2
+            else:
+                u = a * largest / second
+                front = largest / mpmath.log(1 + u)
+                rate = second / largest**2 * ((1 + u) * mpmath.log(1 + u) - u)
+            total = mpmath.fsum(
+                math.comb(users, coins) * weight**coins * (1 - weight) ** (users - coins) * mpmath.exp(-rate * coins)
+                for coins in range(users + 1)
+            )
+            found = front * total / (weight * users)
+        assert float(found) == pytest.approx(delta, rel=1e-5)
+
+
+LOG_2, LOG_4 = math.log(2.0 / 1e-6), math.log(4.0 / 1e-6)
+
+
+def flip_of(ratio: float) -> float:
+    """p with (1−p)/p = ratio = e^{ε₀}."""
+    return 1.0 / (1.0 + ratio)
+
+
+@pytest.mark.parametrize(
+    ("bound", "inside", "outside"),
+    [
+        (erlingsson, (10_000, flip_of(math.exp(0.4999)), 1e-6), (10_000, flip_of(math.exp(0.5001)), 1e-6)),
+        (erlingsson, (1_000, 0.45, 1e-6), (999, 0.45, 1e-6)),
+        (erlingsson, (10_000, 0.45, 0.00999), (10_000, 0.45, 0.01)),
+        (cheu, (1_000, 7.0 * LOG_4 / 999.0, 1e-6), (1_000, 7.0 * LOG_4 / 1_001.0, 1e-6)),
+        (
+            clones_closed,
+            (5_000, flip_of(312.4 / LOG_2), 1e-6),
+            (5_000, flip_of(312.6 / LOG_2), 1e-6),
+        ),
+        (stronger_closed, (5_000, 8.0 * LOG_2 / 4_999.0, 1e-6), (5_000, 8.0 * LOG_2 / 5_001.0, 1e-6)),
+    ],
+)
+def test_a_theorem_is_used_up_to_the_edge_of_its_domain(
+    bound: Bound, inside: tuple[int, float, float], outside: tuple[int, float, float]
+) -> None:
+    assert bound(rr(*inside[:2]), inside[2]) > 0.0
     with pytest.raises(OutsideDomainError, match=r"asks for .*; use another bound"):
-        bound(protocol, delta)
+        bound(rr(*outside[:2]), outside[2])
 
 
 def test_the_renyi_bound_is_above_the_moments_of_the_law() -> None:
