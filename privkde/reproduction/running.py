@@ -25,9 +25,10 @@ from privkde.files import write_text
 from privkde.progress import Tracker
 from privkde.reproduction.calibration import Calibrations, asked, counted_users, shared
 from privkde.reproduction.data import LabeledData, Vocabulary
+from privkde.reproduction.measuring import measure
 from privkde.reproduction.results import DataResults, Results, combined
 from privkde.reproduction.settings import BITSUMS, KERNELS, PRESETS, Settings
-from privkde.reproduction.unit import DECODED_SEED, Unit, group_sizes, measure
+from privkde.reproduction.unit import DECODED_SEED, Unit, group_sizes
 
 REVISION = 2
 """Of what a cell means; a change of draws or features needs another, so that nothing old is taken up."""

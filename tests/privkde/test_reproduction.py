@@ -25,12 +25,13 @@ from privkde.randomness import private_randomness, study_generator
 from privkde.reproduction import simulation, tables
 from privkde.reproduction.calibration import Calibrations, counted_users, shared
 from privkde.reproduction.data import LabeledData, Vocabulary
+from privkde.reproduction.measuring import measure
 from privkde.reproduction.results import Results, Spread
 from privkde.reproduction.running import Study, run
 from privkde.reproduction.settings import BITSUMS, Settings, label_name
 from privkde.reproduction.simulation import counted
 from privkde.reproduction.sums import group_sums
-from privkde.reproduction.unit import EVERYBODY, Cell, Unit, group_sizes, measure
+from privkde.reproduction.unit import EVERYBODY, Cell, Unit, group_sizes
 from privkde.sampling import bernoulli
 from verification.execution.count_laws import tally_tables
 from verification.goodness_of_fit import goodness_of_fit
