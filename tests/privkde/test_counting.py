@@ -104,6 +104,8 @@ def test_nothing_is_released_for_too_few_users() -> None:
     assert plain(withheld(told, alone)) == ([0] * 4, [0] * 4, 1, 1, None)
     enough = counter.of_all(mixed_packets("rr")[:2])
     assert withheld(told, enough) is enough
+    damaged = enough + counter.complaining(3, "cut short")
+    assert plain(withheld(told, damaged)) == ([0] * 4, [0] * 4, 0, 0, Complaint(3, "cut short"))
 
 
 def test_the_first_complaint_is_raised_however_parts_arrive() -> None:
