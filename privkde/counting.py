@@ -89,7 +89,7 @@ def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts
 def released(announcement: Announcement, counts: PartialCounts) -> Analyzer:
     """The analyzer with these counts: what leaves the shuffler. Refused for too few users."""
     refuse_complaint(counts)
-    refuse_too_few(counts.n_users, announcement.min_users)
+    refuse_too_few(counts.n_users, announcement.min_users, counts.rejected)
     return analyzed(announcement, counts)
 
 

@@ -38,6 +38,8 @@ from privkde.randomness import ByteStream
 
 OUTCOME_SCHEMA = "privkde.outcome/1"
 MOST_WORKERS = 1024
+WITH_OPTIONS_OF_THEIR_OWN = ("FlinkRunner", "SparkRunner", "PortableRunner")
+"""Runners whose job server has more options than Beam's Python package knows."""
 
 
 class PipelineError(PrivkdeError):
@@ -69,6 +71,9 @@ class BeamEngine:
             raise InvalidInputError(
                 f"{self.runner} needs the option --temp_location: a folder that its workers and this machine reach."
             )
+        unknown = [] if self.runner in WITH_OPTIONS_OF_THEIR_OWN else _unknown(self.options)
+        if unknown:
+            raise InvalidInputError(f"Beam has no option {unknown[0]!r} and would ignore it; correct or leave it out.")
 
     def play(
         self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
@@ -164,6 +169,14 @@ class BeamEngine:
         told = JobServiceHandle.encode_pipeline_options(options.get_all_options())
         provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=told)
         return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))
+
+
+def _unknown(options: Sequence[str]) -> list[str]:
+    """Those that no part of Beam knows."""
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    (parser,) = parsers
+    return list(parser.parse_known_args(list(options))[1])
 
 
 def _found(pattern: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 
@@ -112,6 +113,15 @@ def count(announcement: Announcement, files: Sequence[str], progress: Progress |
         if progress is not None:
             progress(part.n_users)
     return released(announcement, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """The functions of this module as one value, which can be copied and compared."""
+
+    play = staticmethod(play)
+    randomize = staticmethod(randomize)
+    count = staticmethod(count)
 
 
 def _on_this_machine(pattern: str) -> list[str]:

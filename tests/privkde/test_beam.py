@@ -115,9 +115,11 @@ def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
 
 def test_estimators_run_on_the_engine_that_they_are_given() -> None:
     options: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-3, "repetitions": 8, "insecure_seed": 3}
-    expected, found = (PrivateKDE(**options, engine=engine).fit(ROWS) for engine in (None, BeamEngine()))
-    np.testing.assert_array_equal(found.model_.sums, expected.model_.sums)
-    assert clone(found).engine == BeamEngine()
+    expected = PrivateKDE(**options).fit(ROWS)
+    for engine in (engines.engine("local"), engines.engine("beam")):
+        found = PrivateKDE(**options, engine=engine).fit(ROWS)
+        np.testing.assert_array_equal(found.model_.sums, expected.model_.sums)
+        assert clone(found).engine == engine
 
 
 @pytest.mark.slow
@@ -402,7 +404,11 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest
         collected(unknown, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
     named = BeamEngine(runner="FnApiRunner", options=unknown.options)
     assert collected(named, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
-    assert engines.engine("local") is local
+    with pytest.raises(InvalidInputError, match="no option '--temp_locaton=x'"):
+        BeamEngine(options=("--job_name=a", "--temp_locaton=x"))
+    with pytest.raises(InvalidInputError, match="no option 'x'"):
+        BeamEngine(options=("x",))
+    BeamEngine(runner="FlinkRunner", options=("--temp_location=x", "--of_the_job_server=1"))
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     with pytest.raises(InvalidInputError, match=r"privkde\[beam\]"):
         engines.engine("beam")
@@ -471,6 +477,7 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
         (["collect", data, *planned, "-o", model, "--format", "avro"], "add --packets FOLDER"),
         (["collect", data, *planned, "-o", model, "--packets", str(shop / "sent")], "choose another folder"),
         (["collect", data, *planned, "-o", model, "--workers", "2"], "for the engine 'beam'"),
+        (["collect", "gs://shop/data.npz", *planned, "-o", model], "'gs://shop/data.npz' is on no disk"),
     ):
         assert complaint in refuse(capsys, *command)
     assert not list(tmp_path.iterdir())
