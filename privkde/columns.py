@@ -23,6 +23,8 @@ from privkde.container import DamagedFileError
 
 FORMATS = (".parquet", ".avro")
 _CHUNKS_KEPT = 4
+_AVRO_ROWS = "privkde.rows"
+"""How many rows an Avro file was written with: the format has no end mark."""
 
 
 def require_columns() -> None:
@@ -69,8 +71,12 @@ def _avro_chunks(file: IO[bytes], name: str, column: str) -> Iterator[list[Any]]
 
     blocks: Any = fastavro.block_reader(file)
     _require_member(name, column, _avro_fields(blocks.writer_schema))
+    missing = int(blocks.metadata.get(_AVRO_ROWS, 0))
     for block in blocks:
+        missing -= block.num_records
         yield [record[column] for record in block]
+    if missing > 0:
+        raise DamagedFileError(f"{name!r} is truncated: it lacks {missing} rows; write it anew.")
 
 
 def _avro_fields(schema: Any) -> list[str]:
@@ -107,7 +113,8 @@ def write_column(file: IO[bytes], suffix: str, column: str, values: list[bytes])
     import fastavro
 
     schema = {"type": "record", "name": "row", "fields": [{"name": column, "type": "bytes"}]}
-    fastavro.writer(file, fastavro.parse_schema(schema), ({column: value} for value in values))
+    told = {_AVRO_ROWS: str(len(values))}
+    fastavro.writer(file, fastavro.parse_schema(schema), ({column: value} for value in values), metadata=told)
 
 
 def read_column(path: Path, column: str) -> NDArray[Any]:
@@ -131,9 +138,13 @@ class ColumnRows:
     offsets: tuple[tuple[int, int], ...]
     """Avro: where the header and each block begin and end, in bytes."""
     shape: tuple[int, int]
+    stamp: tuple[int, int, int]
+    """When the file was written, its size and its place, as its layout was read."""
 
     def __getitem__(self, index: Index, /) -> NDArray[np.floating]:
-        """The vectors of these rows."""
+        """The vectors of these rows; refused if the file was written anew since its layout was read."""
+        if _stamp(self.path) != self.stamp:
+            raise InvalidInputError(f"{str(self.path)!r} was changed while it was being read; start again.")
         rows = np.asarray(index)
         found = np.empty((len(rows), self.shape[1]), np.float32)
         holders = np.searchsorted(self.starts, rows, side="right") - 1
@@ -141,6 +152,11 @@ class ColumnRows:
             mine = holders == number
             found[mine] = _chunk_of(self, int(number))[rows[mine] - self.starts[number]]
         return found
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    about = path.stat()
+    return about.st_mtime_ns, about.st_size, about.st_ino
 
 
 @lru_cache(maxsize=_CHUNKS_KEPT)
@@ -181,7 +197,7 @@ def _parquet_matrix(column: Any) -> NDArray[np.float32] | None:
 
     kind = column.type
     lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not lists or not pa.types.is_floating(kind.value_type):
+    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
         return None
     lengths, numbers = pc.list_value_length(column).unique().to_pylist(), pc.list_flatten(column)
     if len(lengths) != 1 or lengths[0] is None or numbers.null_count:
@@ -191,7 +207,7 @@ def _parquet_matrix(column: Any) -> NDArray[np.float32] | None:
 
 def _avro_matrix(values: list[Any]) -> NDArray[np.float32] | None:
     """None if the values are no lists of numbers of one length."""
-    if not all(isinstance(value, list) and all(isinstance(one, float) for one in value) for value in values):
+    if not all(isinstance(value, list) and all(type(one) in (int, float) for one in value) for value in values):
         return None
     if len({len(value) for value in values}) != 1:
         return None
@@ -204,11 +220,12 @@ def read_rows(path: Path, column: str) -> ColumnRows:
     layout: Callable[[Path, str], tuple[list[int], list[tuple[int, int]]]]
     layout = _parquet_layout if path.suffix == ".parquet" else _avro_layout
     with reading(str(path)):
+        stamp = _stamp(path)
         counts, offsets = layout(path, column)
     starts = tuple(np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]).tolist())
-    unknown = ColumnRows(path, column, starts, tuple(offsets), (starts[-1], 0))
+    unknown = ColumnRows(path, column, starts, tuple(offsets), (starts[-1], 0), stamp)
     dim = _chunk_of(unknown, 0).shape[1] if starts[-1] else 0
-    return ColumnRows(path, column, starts, tuple(offsets), (starts[-1], dim))
+    return ColumnRows(path, column, starts, tuple(offsets), (starts[-1], dim), stamp)
 
 
 def _parquet_layout(path: Path, column: str) -> tuple[list[int], list[tuple[int, int]]]:

@@ -9,7 +9,7 @@ nothing is released for fewer users than the noise counts on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,22 +73,23 @@ class PacketCounter:
 
 
 def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts:
-    """The counts, or, below the users that the noise counts on, no more than how many users there were."""
-    if counts.n_users >= announcement.min_users:
-        return counts
-    nothing = np.zeros(announcement.n_instances, np.int64)
-    return PartialCounts(
-        tally=Tally(nothing, nothing),
-        n_users=counts.n_users,
-        rejected=counts.rejected,
-        complaint=counts.complaint,
-    )
+    """The counts; below the users that the noise counts on only how many there were, after a complaint only that.
+
+    Counts of the parts that could be read would be a second release beside those of all, once the other is mended.
+    """
+    zeros = np.zeros(announcement.n_instances, np.int64)
+    nothing = PartialCounts(tally=Tally(zeros, zeros), complaint=counts.complaint)
+    if counts.complaint is not None:
+        return nothing
+    if counts.n_users < announcement.min_users:
+        return replace(nothing, n_users=counts.n_users, rejected=counts.rejected)
+    return counts
 
 
 def released(announcement: Announcement, counts: PartialCounts) -> Analyzer:
     """The analyzer with these counts: what leaves the shuffler. Refused for too few users."""
     refuse_complaint(counts)
-    refuse_too_few(counts.n_users, announcement.min_users)
+    refuse_too_few(counts.n_users, announcement.min_users, counts.rejected)
     return analyzed(announcement, counts)
 
 

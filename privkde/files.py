@@ -12,6 +12,9 @@ from pathlib import Path
 
 from accounting import InvalidInputError
 
+TEMPORARY = ".privkde-"
+"""How the names of files and folders that are being written begin."""
+
 
 def require_writable(path: Path) -> None:
     """Refuse a path that cannot take a file, before any work is done for it."""
@@ -21,16 +24,23 @@ def require_writable(path: Path) -> None:
         raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
 
 
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a temporary file beside `path`, then move it into place."""
+def write_whole(path: Path, write: Callable[[Path], None], *, once: bool = False) -> None:
+    """Let `write` fill a temporary file beside `path`, then move it into place.
+
+    With `once` a file that is there already stays as it is, and `FileExistsError` is raised. A process that is killed
+    leaves its temporary file.
+    """
     require_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".privkde-", suffix=path.suffix)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY, suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:
         write(temporary)
         os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        if once:
+            os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -67,7 +77,7 @@ def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
     """
     target = path.resolve()
     require_replaceable(target, own)
-    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=".privkde-"))
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=TEMPORARY))
     try:
         filled = temporary / target.name
         filled.mkdir()

@@ -9,7 +9,8 @@ Such files hold what the *shuffler* receives, the local view: protect them like 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -17,7 +18,7 @@ from accounting import InvalidInputError
 from accounting.errors import require_choice
 from privkde import columns
 from privkde.container import DamagedFileError
-from privkde.files import write_whole
+from privkde.files import TEMPORARY, write_whole
 
 SUFFIXES = (".packets", *columns.FORMATS)
 COLUMN = "packet"
@@ -40,8 +41,37 @@ def suffix_of(name: str) -> str:
     return found[0]
 
 
-def write_packets(path: Path, packets: Iterable[bytes]) -> None:
-    """A file of packets, in the format that its name ends in, whole or not at all."""
+def require_unanswered(folder: Path) -> None:
+    """Refuse a folder that holds packets: to draw them again would be a second answer of the same users."""
+    held = sorted(one.name for one in folder.glob("part-*"))
+    if held:
+        raise InvalidInputError(
+            f"folder {str(folder)!r} already holds {held[0]!r}; users answer only once: count what is there, or choose"
+            " an empty folder."
+        )
+
+
+def matched(patterns: Sequence[str], found: Callable[[str], Iterable[str]]) -> list[str]:
+    """The files that names and patterns stand for, by what is `found` for each; all of them hold packets.
+
+    A file that is named twice is refused: its users would be counted twice, and few could pass for many.
+    """
+    names: list[str] = []
+    for pattern in patterns:
+        whole = sorted(name for name in found(pattern) if not name.rsplit("/", 1)[-1].startswith(TEMPORARY))
+        if not whole:
+            raise InvalidInputError(f"there is no file {pattern!r}; name files of packets.")
+        names += whole
+    for name in names:
+        suffix_of(name)
+    for place, times in Counter(name if "://" in name else str(Path(name).resolve()) for name in names).items():
+        if times > 1:
+            raise InvalidInputError(f"the file {place!r} is named {times} times; name each file of packets once.")
+    return names
+
+
+def write_packets(path: Path, packets: Iterable[bytes], *, once: bool = False) -> None:
+    """A file of packets, in the format that its name ends in, whole or not at all; with `once` none is replaced."""
     suffix, held = require_choice("suffix", path.suffix, SUFFIXES), list(packets)
 
     def write(temporary: Path) -> None:
@@ -54,7 +84,7 @@ def write_packets(path: Path, packets: Iterable[bytes]) -> None:
                 file.write(_LENGTH.pack(len(packet)) + packet)
             file.write(_LENGTH.pack(0))
 
-    write_whole(path, write)
+    write_whole(path, write, once=once)
 
 
 def read_packets(name: str, opened: Callable[[str], IO[bytes]] | None = None) -> Iterator[bytes]:

@@ -25,11 +25,12 @@ class TooFewUsersError(InvalidInputError):
     """Fewer users took part than the noise counts on."""
 
 
-def refuse_too_few(n_users: int, needed: int) -> None:
+def refuse_too_few(n_users: int, needed: int, rejected: int = 0) -> None:
     """Nothing leaves the shuffler, and nothing is published, for fewer users than the noise counts on."""
     if n_users < needed:
+        refused = f" {rejected} packets were refused: do they answer this announcement?" if rejected else ""
         raise TooFewUsersError(
-            f"{n_users} users took part and the noise counts on {needed}; nothing may be published."
+            f"{n_users} users took part and the noise counts on {needed}; nothing may be published.{refused}"
             " Wait for more users, or start again with a smaller min_users."
         )
 
@@ -181,7 +182,7 @@ class Shuffler:
 
         Several releases are fine, each for enough users: nobody is in two of them.
         """
-        refuse_too_few(len(self._held), self._needed)
+        refuse_too_few(len(self._held), self._needed, self.rejected)
         held, self._held = self._held, []
         instances = np.concatenate([np.zeros(0, np.int64), *(one.instances for one in held)])
         bits = np.concatenate([np.zeros(0, np.uint8), *(one.bits for one in held)])

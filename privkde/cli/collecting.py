@@ -97,6 +97,11 @@ def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
         raise InvalidInputError(
             "with --plan give one file of vectors and -o MODEL; --counts and --draws are for packets."
         )
+    if "://" in parsed.source[0]:
+        raise InvalidInputError(
+            f"{parsed.source[0]!r} is on no disk; users are played from a file that this machine and all workers can"
+            " open as one of their own. Only packets are read from elsewhere."
+        )
     parsed.data = Path(parsed.source[0])
     if parsed.packets is None:
         if parsed.format is not None:

@@ -53,9 +53,9 @@ def engine(name: str, *, runner: str | None = None, workers: int = 1, options: S
         return BeamEngine(runner=runner, workers=workers, options=tuple(options))
     if runner is not None or workers != 1 or options:
         raise InvalidInputError("runner, workers and further options are for the engine 'beam'; leave them out.")
-    from privkde.engines import local
+    from privkde.engines.local import LocalEngine
 
-    return local
+    return LocalEngine()
 
 
 def require_beam() -> None:

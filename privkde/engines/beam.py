@@ -1,15 +1,18 @@
 """Run a collection by Apache Beam: the same blocks, draws and counts as in one process (extra `beam`).
 
-`transforms` says what travels and who is trusted. What the engine gets back is one file of counts; below the users that
-the noise counts on it holds how many there were, and no counts.
+`transforms` says what travels and who is trusted. What the engine gets back is one file of counts with all their noise,
+which it deletes once it is read; below the users that a shuffler waits for it holds how many there were, and no counts.
+Vectors and class numbers that are arrays are written to a file in the system's temporary folder while they are played.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +27,19 @@ from privkde.announcement import Announcement
 from privkde.bitsum import Tally
 from privkde.blocks import Progress, block_parts
 from privkde.container import sealed, unsealed
-from privkde.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released, withheld
+from privkde.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
 from privkde.datasets import read_vectors
 from privkde.engines.local import PATHS
 from privkde.engines.transforms import Block, CountPackets, Played, PlayUsers, ReadPackets, opened
-from privkde.engines.users import Clients, Users
-from privkde.packets import SUFFIXES, suffix_of
+from privkde.engines.users import Users
+from privkde.packets import SUFFIXES, matched, require_unanswered
 from privkde.parties import Analyzer
 from privkde.randomness import ByteStream
 
 OUTCOME_SCHEMA = "privkde.outcome/1"
 MOST_WORKERS = 1024
+WITH_OPTIONS_OF_THEIR_OWN = ("FlinkRunner", "SparkRunner", "PortableRunner")
+"""Runners whose job server has more options than Beam's Python package knows."""
 
 
 class PipelineError(PrivkdeError):
@@ -66,6 +71,9 @@ class BeamEngine:
             raise InvalidInputError(
                 f"{self.runner} needs the option --temp_location: a folder that its workers and this machine reach."
             )
+        unknown = [] if self.runner in WITH_OPTIONS_OF_THEIR_OWN else _unknown(self.options)
+        if unknown:
+            raise InvalidInputError(f"Beam has no option {unknown[0]!r} and would ignore it; correct or leave it out.")
 
     def play(
         self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
@@ -74,11 +82,7 @@ class BeamEngine:
         counts = self._played(users, stream, path=require_choice("path", path, PATHS))
         if progress is not None:
             progress(len(users.index))
-        if path == "faithful":
-            return released(users.announcement, counts)
-        analyzer = analyzed(users.announcement, counts)
-        analyzer.add(Clients(users).noise(stream), 0)  # drawn in this process, and only once
-        return analyzer
+        return (released if path == "faithful" else analyzed)(users.announcement, counts)
 
     def randomize(
         self,
@@ -89,20 +93,21 @@ class BeamEngine:
         suffix: str = ".packets",
         progress: Progress | None = None,
     ) -> None:
-        """As `privkde.engines.local.randomize`; all workers must see `folder`."""
+        """As `privkde.engines.local.randomize`; all workers must see `folder`, where files can be linked."""
+        require_unanswered(folder)
         self._played(users, stream, folder=folder.resolve(), suffix=require_choice("suffix", suffix, SUFFIXES))
         if progress is not None:
             progress(len(users.index))
 
     def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
         """As `privkde.engines.local.count`; files may be wherever Beam can read, and patterns such as `gs://a/*`."""
-        names = _matched(files)
+        names = matched(files, _found)
 
         def build(pipeline: Any) -> Any:
             return pipeline | beam.Create(names) | ReadPackets() | CountPackets(announcement)
 
         with tempfile.TemporaryDirectory() as scratch:
-            counts = self._run(announcement, build, withhold=True, scratch=scratch)
+            counts = self._run(build, scratch)
         if progress is not None:
             progress(counts.n_users)
         return released(announcement, counts)
@@ -117,22 +122,24 @@ class BeamEngine:
             def build(pipeline: Any) -> Any:
                 return pipeline | beam.Create(blocks) | PlayUsers(played)
 
-            counts = self._run(announcement, build, withhold=played.path == "faithful", scratch=scratch)
+            counts = self._run(build, scratch)
         refuse_complaint(counts)
         return counts
 
-    def _run(
-        self, announcement: Announcement, build: Callable[[Any], Any], *, withhold: bool, scratch: str
-    ) -> PartialCounts:
-        """Run the pipeline and read what it delivered."""
+    def _run(self, build: Callable[[Any], Any], scratch: str) -> PartialCounts:
+        """Run the pipeline, and read and delete what it delivered."""
         options = self._pipeline_options()
         place = options.view_as(GoogleCloudOptions).temp_location or scratch
         target = FileSystems.join(place, f"privkde-{secrets.token_hex(8)}.npz")
         try:
-            with beam.Pipeline(runner=self._runner(options), options=options) as pipeline:
-                build(pipeline) | beam.ParDo(_Deliver(announcement, target, withhold))
-            with opened(target) as file:
-                return _delivered(file.read(), target)
+            try:
+                with beam.Pipeline(runner=self._runner(options), options=options) as pipeline:
+                    build(pipeline) | beam.Map(partial(_deliver, target))
+                with opened(target) as file:
+                    return _delivered(file.read(), target)
+            finally:
+                if FileSystems.exists(target):
+                    FileSystems.delete([target])
         except PrivkdeError:
             raise
         except Exception as error:  # runners have errors of all kinds
@@ -164,17 +171,18 @@ class BeamEngine:
         return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))
 
 
-def _matched(files: Sequence[str]) -> list[str]:
-    """Names of all files that the names and patterns stand for."""
-    found: list[str] = []
-    for pattern, match in zip(files, FileSystems.match(list(files)), strict=True):
-        names = sorted(one.path for one in match.metadata_list)
-        if not names:
-            raise InvalidInputError(f"there is no file {pattern!r}; name files of packets.")
-        found += names
-    for name in found:
-        suffix_of(name)
-    return found
+def _unknown(options: Sequence[str]) -> list[str]:
+    """Those that no part of Beam knows."""
+    parsers: list[Any] = []
+    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
+    (parser,) = parsers
+    return list(parser.parse_known_args(list(options))[1])
+
+
+def _found(pattern: str) -> list[str]:
+    place = pattern if "://" in pattern else os.path.abspath(pattern)  # Beam expands no pattern without a folder
+    (match,) = FileSystems.match([place])
+    return [one.path for one in match.metadata_list]
 
 
 def _stored(users: Users, scratch: Path) -> tuple[Users, Path | None]:
@@ -189,23 +197,16 @@ def _stored(users: Users, scratch: Path) -> tuple[Users, Path | None]:
     return elsewhere, scratch / "users.npz" if "classes" in held else None
 
 
-class _Deliver(beam.DoFn):  # type: ignore[misc]
-    """Writes the outcome, and no counts of too few users."""
-
-    def __init__(self, announcement: Announcement, target: str, withhold: bool) -> None:
-        super().__init__()
-        self._announcement, self._target, self._withhold = announcement, target, withhold
-
-    def process(self, counts: PartialCounts) -> None:
-        told = withheld(self._announcement, counts) if self._withhold else counts
-        document = {
-            "schema": OUTCOME_SCHEMA,
-            "n_users": told.n_users,
-            "rejected": told.rejected,
-            "complaint": None if told.complaint is None else [told.complaint.place, told.complaint.reason],
-        }
-        with FileSystems.create(self._target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
-            file.write(sealed(document, {"ones": told.tally.ones, "zeros": told.tally.zeros}))
+def _deliver(target: str, counts: PartialCounts) -> None:
+    """Write the outcome to a file, for `_delivered`."""
+    document = {
+        "schema": OUTCOME_SCHEMA,
+        "n_users": counts.n_users,
+        "rejected": counts.rejected,
+        "complaint": None if counts.complaint is None else [counts.complaint.place, counts.complaint.reason],
+    }
+    with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        file.write(sealed(document, {"ones": counts.tally.ones, "zeros": counts.tally.zeros}))
 
 
 def _delivered(content: bytes, name: str) -> PartialCounts:

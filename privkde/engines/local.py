@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
+from glob import glob
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +15,9 @@ from accounting.errors import require_choice
 from privkde.announcement import Announcement
 from privkde.blocks import Index, Progress, in_blocks
 from privkde.counting import PacketCounter, released
-from privkde.engines.users import Clients, Users
+from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.inputs import Rows
-from privkde.packets import part_name, read_packets, write_packets
+from privkde.packets import matched, part_name, read_packets, require_unanswered, write_packets
 from privkde.parties import Analyzer, Shuffler
 from privkde.randomness import ByteStream
 
@@ -58,7 +60,7 @@ def _aggregated(users: Users, stream: ByteStream, progress: Progress | None) -> 
             analyzer.add(inputs, len(part))
 
     in_blocks(work, users.index, users.announcement.n_instances, progress)
-    analyzer.add(clients.noise(stream), 0)
+    analyzer.add(noise_of_all(users.announcement, len(users.index), stream), 0)
     return analyzer
 
 
@@ -86,23 +88,41 @@ def randomize(
 ) -> None:
     """Play these users as clients: a file of packets in `folder` for each block of them.
 
-    The packets are those that `collect` counts on its faithful path.
+    The packets are those that `collect` counts on its faithful path. A folder that holds packets already is refused.
     """
+    require_unanswered(folder)
     clients = Clients(users)
 
     def work(part: Index, start: int) -> None:
-        write_packets(folder / part_name(start, suffix), clients.packets(part, start, stream))
+        write_packets(folder / part_name(start, suffix), clients.packets(part, start, stream), once=True)
 
     in_blocks(work, users.index, users.announcement.n_instances, progress)
 
 
 def count(announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
-    """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on."""
+    """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on.
+
+    Names may be patterns such as `sent/*.packets`.
+    """
+    names = matched(files, _on_this_machine)
     counter = PacketCounter(announcement)
     counts = counter.nothing
-    for name in files:
+    for name in names:
         part = counter.of_all(read_packets(name))
         counts += part
         if progress is not None:
             progress(part.n_users)
     return released(announcement, counts)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalEngine:
+    """The functions of this module as one value, which can be copied and compared."""
+
+    play = staticmethod(play)
+    randomize = staticmethod(randomize)
+    count = staticmethod(count)
+
+
+def _on_this_machine(pattern: str) -> list[str]:
+    return [pattern] if Path(pattern).is_file() else glob(pattern)

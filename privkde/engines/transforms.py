@@ -3,19 +3,23 @@
 Two things run here, and they are trusted differently.
 
 - *Counting packets* (`ReadPackets`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
-  of single users and are trusted like a shuffler. Packets are counted on the worker that reads them, and only partial
-  counts travel. Packets in files were drawn once, by their clients, so a part that a runner works on twice is counted
-  the same way twice.
+  of single users and are trusted like a shuffler, and so are the places where the runner keeps what travels between
+  them. Packets are counted on the worker that reads them, partial counts travel and are added up, and what comes out is
+  the counts of all or, of too few, nothing. Packets in files were drawn once, by their clients, so a part that a runner
+  works on twice is counted the same way twice.
 - *Playing users* (`PlayUsers`) is a simulation by somebody who holds all vectors. Without a seed every block of users
   draws under a fresh secret key, which no other process ever holds. A runner that repeats a block then draws *other*
   noise about the same users. Beam keeps one outcome of a repeated block, but whoever sees the disks of a failed attempt
-  sees a second answer, which the contract does not cover.
+  sees a second answer, which the contract does not cover. The noise of the aggregated path is added before anything
+  is delivered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +30,9 @@ from apache_beam.io.filesystems import FileSystems
 from accounting.errors import PrivkdeError
 from privkde.announcement import Announcement
 from privkde.blocks import Index, one_blas_thread
-from privkde.counting import Complaint, PacketCounter, PartialCounts
+from privkde.counting import Complaint, PacketCounter, PartialCounts, withheld
 from privkde.datasets import read_array
-from privkde.engines.users import Clients, Users
+from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.packets import part_name, read_packets, write_packets
 from privkde.randomness import StreamRecipe
 
@@ -66,15 +70,16 @@ class _ReadFile(beam.DoFn):  # type: ignore[misc]
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]
-    """From users' packets to one `PartialCounts`; each worker sends on the sums of what it counted."""
+    """From users' packets to one `PartialCounts`, `withheld` for too few users; workers send on sums."""
 
     def __init__(self, announcement: Announcement) -> None:
         super().__init__()
         self._announcement = announcement
 
     def expand(self, packets: Any) -> Any:
-        """A combiner that runners lift to where packets are read."""
-        return packets | beam.CombineGlobally(PacketCombiner(self._announcement))
+        """A combiner that runners lift to where packets are read, and the check of what it adds up to."""
+        combined = packets | beam.CombineGlobally(PacketCombiner(self._announcement))
+        return combined | beam.Map(partial(withheld, self._announcement))
 
 
 class CountsCombiner(beam.CombineFn):  # type: ignore[misc]
@@ -146,13 +151,22 @@ class PlayUsers(beam.PTransform):  # type: ignore[misc]
         self._played = played
 
     def expand(self, blocks: Any) -> Any:
-        """Each block is played by one worker; only block numbers and counts travel."""
+        """Each block is played by one worker; row numbers and counts travel."""
         return (
             blocks
             | "Spread users" >> beam.Reshuffle()
             | beam.ParDo(_PlayBlock(self._played))
             | beam.CombineGlobally(CountsCombiner(self._played.users.announcement))
+            | beam.Map(partial(_finished, self._played))
         )
+
+
+def _finished(played: Played, counts: PartialCounts) -> PartialCounts:
+    """What may be delivered: withheld as by a shuffler or, on the path that has none, with everybody's noise."""
+    announcement = played.users.announcement
+    if played.path == "faithful" or counts.complaint is not None:
+        return withheld(announcement, counts)
+    return counts + PartialCounts(tally=noise_of_all(announcement, counts.n_users, played.recipe.stream()))
 
 
 class _PlayBlock(beam.DoFn):  # type: ignore[misc]
@@ -177,7 +191,8 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
         if played.folder is not None:
             target = played.folder / part_name(block.start, played.suffix)
             if not target.exists():  # else the block is repeated: these users have answered, and answer only once
-                write_packets(target, self._clients.packets(block.part, block.start, stream))
+                with suppress(FileExistsError):  # another worker was first
+                    write_packets(target, self._clients.packets(block.part, block.start, stream), once=True)
             return self._counter.nothing
         if played.path == "faithful":
             return self._counter.of_all(self._clients.packets(block.part, block.start, stream))

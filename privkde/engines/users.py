@@ -54,13 +54,14 @@ class Clients:
         rows, told = self._block(part)
         return self._randomizer.packets(rows, told, stream=stream.child("client", start), numbers=part)
 
-    def noise(self, stream: ByteStream) -> Tally:
-        """The noise messages of everybody at once."""
-        n_users, shape = len(self._users.index), (self._users.announcement.n_instances,)
-        if n_users == 0:  # nobody adds no noise, and a share of nothing is no law
-            return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
-        return self._users.announcement.bitsum().noise(n_users, shape, stream.child("noise"))
-
     def _block(self, part: Index) -> tuple[NDArray[np.floating], NDArray[np.integer] | None]:
         classes = self._users.classes
         return self._users.rows[part], None if classes is None else classes[part]
+
+
+def noise_of_all(announcement: Announcement, n_users: int, stream: ByteStream) -> Tally:
+    """The noise messages of this many users at once."""
+    shape = (announcement.n_instances,)
+    if n_users == 0:  # nobody adds no noise, and a share of nothing is no law
+        return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+    return announcement.bitsum().noise(n_users, shape, stream.child("noise"))

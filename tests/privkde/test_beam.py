@@ -1,9 +1,11 @@
 """Collections by Apache Beam: the counts of the local engine, and nothing but counts between workers."""
 
+import bz2
 import json
 import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +22,15 @@ from privkde import PrivateKDE, blocks, engines
 from privkde.announcement import Announcement
 from privkde.cli import main
 from privkde.container import DamagedFileError
+from privkde.counting import PartialCounts
+from privkde.engines import beam as beam_engine
 from privkde.engines import local, transforms
 from privkde.engines.beam import BeamEngine, PipelineError
 from privkde.engines.local import PATHS
 from privkde.engines.through_files import ANNOUNCEMENT, ThroughFiles
-from privkde.engines.transforms import PacketCombiner
+from privkde.engines.transforms import Block, CountPackets, PacketCombiner, Played
 from privkde.engines.users import Users
+from privkde.files import TEMPORARY
 from privkde.messages import MAGIC, VERSION
 from privkde.packets import SUFFIXES, write_packets
 from privkde.parties import Analyzer, Randomizer, TooFewUsersError
@@ -111,14 +116,25 @@ def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
 
 def test_estimators_run_on_the_engine_that_they_are_given() -> None:
     options: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-3, "repetitions": 8, "insecure_seed": 3}
-    expected, found = (PrivateKDE(**options, engine=engine).fit(ROWS) for engine in (None, BeamEngine()))
-    np.testing.assert_array_equal(found.model_.sums, expected.model_.sums)
-    assert clone(found).engine == BeamEngine()
+    expected = PrivateKDE(**options).fit(ROWS)
+    for engine in (engines.engine("local"), engines.engine("beam")):
+        found = PrivateKDE(**options, engine=engine).fit(ROWS)
+        np.testing.assert_array_equal(found.model_.sums, expected.model_.sums)
+        assert clone(found).engine == engine
+
+
+def test_two_processes_count_the_packets_that_one_does(tmp_path: Path) -> None:
+    announcement = announcement_of("3nb")
+    for number in range(4):
+        write_packets(tmp_path / f"{number}.packets", packets_of(announcement, 12 + number))
+    one, two = (BeamEngine(workers=n).count(announcement, [str(tmp_path / "*.packets")]) for n in (1, 2))
+    assert plain(one) == plain(two)
+    assert two.n_users == 12 + 13 + 14 + 15
 
 
 @pytest.mark.slow
-def test_two_processes_count_what_one_does() -> None:
-    """Starting workers takes Beam ten seconds."""
+def test_two_processes_play_what_one_does() -> None:
+    """Starting workers takes Beam seconds each time."""
     announcement = announcement_of("pure")
     for path in PATHS:
         one, two = (
@@ -197,6 +213,26 @@ def test_no_packet_goes_from_one_worker_to_another(
     assert leaked(seen, announcement) == (0 if change is None else 60)
 
 
+@pytest.mark.parametrize("copied", [False, True], ids=["stored", "copied"])
+def test_pipelines_hold_neither_vectors_nor_classes(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that Beam pickles into a pipeline is compressed first; a saboteur copies the users there."""
+    announcement, labels = announcement_of("rr", users=60, classes=2, labels="joint"), np.arange(60) % 2
+    pickled: list[bytes] = []
+    compress = bz2.compress
+
+    def spied(data: bytes, compresslevel: int = 9) -> bytes:
+        pickled.append(data)
+        return compress(data, compresslevel)
+
+    monkeypatch.setattr(bz2, "compress", spied)
+    if copied:
+        monkeypatch.setattr(beam_engine, "_stored", lambda users, _: (users, None))
+    collected(BeamEngine(), announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
+    assert any(announcement.public_seed.encode() in data for data in pickled)
+    for private in (ROWS, labels):
+        assert any(private.tobytes() in data for data in pickled) == copied
+
+
 def test_playing_users_moves_neither_packets_nor_vectors() -> None:
     announcement = announcement_of("rr")
     with watched() as seen:
@@ -206,20 +242,95 @@ def test_playing_users_moves_neither_packets_nor_vectors() -> None:
     assert not any(ROWS[17].tobytes() in data for data in seen)
 
 
-def test_counts_of_too_few_users_are_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    announcement, delivered = announced(small_laws(40)["rr"], kernel="gaussian", dim=5, repetitions=30), []
-    read = BeamEngine._run
+@pytest.fixture
+def delivered(monkeypatch: pytest.MonkeyPatch) -> list[PartialCounts]:
+    """What pipelines deliver, as it is read from their files."""
+    seen: list[PartialCounts] = []
+    read = beam_engine._delivered
 
-    def spied(self: BeamEngine, *arguments: Any, **options: Any) -> Any:
-        delivered.append(read(self, *arguments, **options))
-        return delivered[-1]
+    def spied(content: bytes, name: str) -> PartialCounts:
+        seen.append(read(content, name))
+        return seen[-1]
 
-    monkeypatch.setattr(BeamEngine, "_run", spied)
-    write_packets(tmp_path / "few.packets", packets_of(announcement, 39))
+    monkeypatch.setattr(beam_engine, "_delivered", spied)
+    return seen
+
+
+def nothing(counts: PartialCounts) -> bool:
+    return not (counts.tally.ones.any() | counts.tally.zeros.any())
+
+
+def test_counts_of_too_few_users_are_not_delivered(delivered: list[PartialCounts], tmp_path: Path) -> None:
+    announcement = announced(small_laws(40)["rr"], kernel="gaussian", dim=5, repetitions=30)
+    few = packets_of(announcement, 39)
+    write_packets(tmp_path / "few.packets", few)
     with pytest.raises(TooFewUsersError, match="39 users took part and the noise counts on 40"):
         BeamEngine().count(announcement, [str(tmp_path / "few.packets")])
-    assert delivered[0].n_users == 39
-    assert not delivered[0].tally.ones.any() | delivered[0].tally.zeros.any()
+    with pytest.raises(TooFewUsersError, match="39 users took part and the noise counts on 40"):
+        collected(BeamEngine(), announcement, ROWS, np.arange(39), stream=SEEDED, path="faithful")
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        counts = pipeline | beam.Create(few) | CountPackets(announcement)
+        counts | beam.Map(partial(beam_engine._deliver, str(tmp_path / "own.npz")))
+    beam_engine._delivered((tmp_path / "own.npz").read_bytes(), "own.npz")
+    assert [counts.n_users for counts in delivered] == [39] * 3
+    assert all(nothing(counts) for counts in delivered)
+    collected(BeamEngine(), announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
+    assert not nothing(delivered[-1])
+
+
+def test_counts_beside_a_damaged_file_are_not_delivered(delivered: list[PartialCounts], tmp_path: Path) -> None:
+    """They would be told from those of all files, once that one is mended."""
+    announcement = announcement_of("rr")
+    write_packets(tmp_path / "good.packets", packets_of(announcement))
+    (tmp_path / "bad.packets").write_bytes(b"damaged")
+    with pytest.raises(InvalidInputError, match=r"bad\.packets' is truncated"):
+        BeamEngine().count(announcement, [str(tmp_path / "*.packets")])
+    assert (delivered[0].n_users, nothing(delivered[0])) == (0, True)
+
+
+def test_noise_is_added_before_counts_are_delivered(delivered: list[PartialCounts]) -> None:
+    announcement = announcement_of("3nb")
+    found = collected(BeamEngine(), announcement, ROWS, EVERYBODY, stream=SEEDED)
+    assert delivered[0].tally.ones.tolist() == found.tally.ones.tolist()
+    assert delivered[0].tally.zeros.any()  # which are noise: users' bits are sent as ones only
+
+
+def test_nothing_is_left_in_the_temporary_location(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of counts that were read, nor of too few users, nor after an error."""
+    place, announcement = tmp_path / "place", announced(small_laws(40)["rr"], kernel="gaussian", dim=5, repetitions=30)
+    place.mkdir()
+    engine = BeamEngine(options=(f"--temp_location={place}",))
+    for path in PATHS:
+        assert collected(engine, announcement, ROWS, EVERYBODY, stream=SEEDED, path=path).n_users == 60
+        assert not list(place.iterdir())
+    with pytest.raises(TooFewUsersError):
+        collected(engine, announcement, ROWS, np.arange(39), stream=SEEDED, path="faithful")
+    assert not list(place.iterdir())
+    monkeypatch.setattr(beam_engine, "sealed", lambda *_: b"altered on its way")
+    with pytest.raises(DamagedFileError, match="was altered"):
+        collected(engine, announcement, ROWS, EVERYBODY, stream=SEEDED)
+    assert not list(place.iterdir())
+
+
+def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one user's packet, named often enough, would pass for many users."""
+    announcement = announcement_of("rr")
+    monkeypatch.chdir(tmp_path)
+    write_packets(Path("one.packets"), packets_of(announcement, 1))
+    for names in (["one.packets"] * 2, ["one.packets", str(tmp_path / "one.packets")]):
+        for one in (local, BeamEngine()):
+            with pytest.raises(InvalidInputError, match=r"one\.packets' is named 2 times"):
+                one.count(announcement, names)
+    with pytest.raises(InvalidInputError, match="is named 2 times"):
+        BeamEngine().count(announcement, ["one.p*", "*.packets"])
+
+
+def test_files_that_a_killed_worker_left_are_not_counted(tmp_path: Path) -> None:
+    announcement = announcement_of("rr")
+    for name in ("part-0.packets", f"{TEMPORARY}left.packets"):
+        write_packets(tmp_path / name, packets_of(announcement))
+    for one in (local, BeamEngine()):
+        assert one.count(announcement, [str(tmp_path / "*.packets")]).n_users == 60
 
 
 # Randomness ---------------------------------------------------------------------------------------------------------
@@ -257,16 +368,49 @@ def test_every_block_draws_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPatc
     assert len(begun) == len(set(begun)) == 6
 
 
-def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> None:
-    """A runner that repeats a block finds the answers of these users, and leaves them as they are."""
-    announcement, stream = announcement_of("rr"), private_randomness().stream
+def playing(stream: ByteStream, **options: Any) -> Callable[[Block], list[PartialCounts]]:
+    """A worker that was set up to play blocks of users."""
+    users = Users(announcement=announcement_of("rr"), rows=ROWS, index=EVERYBODY)
+    worker = transforms._PlayBlock(Played(users=users, recipe=stream.recipe(), **options))
+    worker.setup()
+    return lambda block: list(worker.process(block))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_worker_draws_anew_for_every_block(path: str) -> None:
+    """The same users twice: secret counts of 30 instances agree by chance with less than 1e-15, seeded ones always."""
+    block = Block(0, np.arange(8))
+    for stream, repeated in ((private_randomness().stream, False), (SEEDED, True)):
+        play = playing(stream, path=path)
+        (first,), (second,) = play(block), play(block)
+        assert first.n_users == second.n_users == 8
+        assert (first.tally.ones.tolist() == second.tally.ones.tolist()) == repeated
+
+
+@pytest.mark.parametrize("beaten", [False, True], ids=["after", "at the same time"])
+def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
+    beaten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play, block = playing(private_randomness().stream, folder=tmp_path), Block(0, np.arange(8))
     held = []
     for _ in range(2):
-        users = Users(announcement=announcement, rows=ROWS, index=np.arange(24))
-        BeamEngine().randomize(users, tmp_path, stream=stream)
-        held.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+        assert [counts.complaint for counts in play(block)] == [None]
+        (path,) = tmp_path.iterdir()
+        held.append(path.read_bytes())
+        if beaten:  # as if the file had not been there when the repeated block began
+            monkeypatch.setattr(Path, "exists", lambda _: False)
     assert held[0] == held[1]
-    assert len(set(held[0].values())) == 3
+
+
+def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> None:
+    users = Users(announcement=announcement_of("rr"), rows=ROWS, index=np.arange(24))
+    BeamEngine().randomize(users, tmp_path, stream=private_randomness().stream)
+    held = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(set(held.values())) == 3
+    for one in (local, BeamEngine()):
+        with pytest.raises(InvalidInputError, match=r"already holds 'part-0+\.packets'; users answer only once"):
+            one.randomize(users, tmp_path, stream=private_randomness().stream)
+    assert held == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 
 # Bad input ----------------------------------------------------------------------------------------------------------
@@ -301,7 +445,11 @@ def test_options_that_do_not_fit_are_refused(tmp_path: Path, monkeypatch: pytest
         collected(unknown, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED)
     named = BeamEngine(runner="FnApiRunner", options=unknown.options)
     assert collected(named, announcement_of("rr"), ROWS, EVERYBODY, stream=SEEDED).n_users == 60
-    assert engines.engine("local") is local
+    with pytest.raises(InvalidInputError, match="no option '--temp_locaton=x'"):
+        BeamEngine(options=("--job_name=a", "--temp_locaton=x"))
+    with pytest.raises(InvalidInputError, match="no option 'x'"):
+        BeamEngine(options=("x",))
+    BeamEngine(runner="FlinkRunner", options=("--temp_location=x", "--of_the_job_server=1"))
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     with pytest.raises(InvalidInputError, match=r"privkde\[beam\]"):
         engines.engine("beam")
@@ -370,6 +518,7 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
         (["collect", data, *planned, "-o", model, "--format", "avro"], "add --packets FOLDER"),
         (["collect", data, *planned, "-o", model, "--packets", str(shop / "sent")], "choose another folder"),
         (["collect", data, *planned, "-o", model, "--workers", "2"], "for the engine 'beam'"),
+        (["collect", "gs://shop/data.npz", *planned, "-o", model], "'gs://shop/data.npz' is on no disk"),
     ):
         assert complaint in refuse(capsys, *command)
     assert not list(tmp_path.iterdir())

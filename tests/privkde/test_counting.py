@@ -99,11 +99,17 @@ def test_nothing_is_released_for_too_few_users() -> None:
     counter = PacketCounter(told)
     alone = counter.of_all([*mixed_packets("rr")[:1], b""])
     assert alone.tally.ones.any() | alone.tally.zeros.any()
-    with pytest.raises(TooFewUsersError, match="1 users took part and the noise counts on 2"):
+    with pytest.raises(TooFewUsersError, match="1 users took part and the noise counts on 2") as refused:
         released(told, alone)
+    assert "1 packets were refused: do they answer this announcement?" in str(refused.value)
+    with pytest.raises(TooFewUsersError) as honest:
+        released(told, counter.nothing)
+    assert "refused" not in str(honest.value)
     assert plain(withheld(told, alone)) == ([0] * 4, [0] * 4, 1, 1, None)
     enough = counter.of_all(mixed_packets("rr")[:2])
     assert withheld(told, enough) is enough
+    damaged = enough + counter.complaining(3, "cut short")
+    assert plain(withheld(told, damaged)) == ([0] * 4, [0] * 4, 0, 0, Complaint(3, "cut short"))
 
 
 def test_the_first_complaint_is_raised_however_parts_arrive() -> None:

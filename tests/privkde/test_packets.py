@@ -50,6 +50,17 @@ def test_damaged_files_are_refused_by_name(suffix: str, tmp_path: Path) -> None:
             list(read_packets(str(target)))
 
 
+def test_avro_files_that_end_between_two_blocks_are_truncated(tmp_path: Path) -> None:
+    target = tmp_path / "part.avro"
+    write_packets(target, [bytes(1000)] * 60)
+    with target.open("rb") as file:
+        ends = [block.offset + block.size for block in fastavro.block_reader(file)]
+    assert len(ends) > 2
+    target.write_bytes(target.read_bytes()[: ends[0]])
+    with pytest.raises(DamagedFileError, match=r"part\.avro' is truncated: it lacks \d+ rows"):
+        list(read_packets(str(target)))
+
+
 @pytest.mark.parametrize("suffix", columns.FORMATS)
 def test_files_without_packets_are_refused(suffix: str, tmp_path: Path) -> None:
     target = tmp_path / f"part{suffix}"
@@ -127,6 +138,31 @@ def test_what_is_no_matrix_is_refused(kind: str, tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:150])
     with pytest.raises(DamagedFileError, match="cannot be read"):
         read_vectors(path, "X")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "avro"])
+def test_a_file_that_is_written_anew_is_read_anew(kind: str, tmp_path: Path) -> None:
+    """Of the same shape, so that nothing but its content tells the two apart."""
+    everybody = np.arange(100)
+    old = read_vectors(stored(tmp_path, kind), "X")
+    np.testing.assert_array_equal(old[everybody], X)
+    new = read_vectors(stored(tmp_path, kind, X[::-1]), "X")
+    np.testing.assert_array_equal(new[everybody], X[::-1])
+    with pytest.raises(InvalidInputError, match="was changed while it was being read"):
+        old[everybody]
+
+
+def test_lists_of_integers_are_vectors(tmp_path: Path) -> None:
+    whole = np.arange(12).reshape(4, 3)
+    pq.write_table(pa.table({"X": whole.tolist()}), tmp_path / "whole.parquet")
+    schema = {"type": "record", "name": "user", "fields": [{"name": "X", "type": {"type": "array", "items": "long"}}]}
+    with (tmp_path / "whole.avro").open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), [{"X": row} for row in whole.tolist()])
+    for suffix in columns.FORMATS:
+        np.testing.assert_array_equal(read_vectors(tmp_path / f"whole{suffix}", "X")[np.arange(4)], whole)
+    pq.write_table(pa.table({"X": [[True, False]]}), tmp_path / "whole.parquet")
+    with pytest.raises(InvalidInputError, match="lists of numbers"):
+        read_vectors(tmp_path / "whole.parquet", "X")
 
 
 def test_missing_values_are_refused(tmp_path: Path) -> None:
