@@ -20,7 +20,7 @@ from privkde.engines import ENGINES, Engine, engine
 from privkde.engines.through_files import ThroughFiles
 from privkde.files import require_replaceable, require_writable, whole_folder
 from privkde.model import DensityModel
-from privkde.packets import SUFFIXES, suffix_of
+from privkde.packets import SUFFIXES
 from privkde.parties import Analyzer
 from privkde.progress import tracked
 from privkde.rounds import Collection, Terms
@@ -53,7 +53,7 @@ def add_commands(commands: argparse._SubParsersAction[Any]) -> None:
         "source",
         nargs="+",
         metavar="SOURCE",
-        help=f"a file of vectors (.npz, .parquet, .avro), or files of packets ({', '.join(SUFFIXES)})",
+        help=f"a file of vectors (.npz, .parquet, .avro), or files of packets ({', '.join(SUFFIXES)}), or patterns",
     )
     given = collect.add_mutually_exclusive_group(required=True)
     given.add_argument("--plan", type=Path, metavar="FILE", help="vectors: plan written by `privkde plan --output`")
@@ -131,8 +131,6 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     for target in (parsed.output, parsed.counts):
         if target is not None:
             require_writable(target)
-    for name in parsed.source:
-        suffix_of(name)
     announcement = _read_announcement(parsed.announcement)
     collection = None if parsed.output is None else _collection(announcement)
     with tracked(sys.stderr.isatty()) as tracker:
