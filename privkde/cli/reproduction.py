@@ -74,7 +74,8 @@ def _reproduce(parsed: argparse.Namespace) -> None:
     about["seconds_of_this_invocation"] = about.pop("seconds")  # an earlier one may have done most of the work
     results = dataclasses.replace(results, about=about)
     written = write(results, folder)
-    Console().print(f"{len(written)} files in {folder}; begin with {folder / 'report.md'}", highlight=False)
+    told = f"{len(written)} files in {folder}; begin with {folder / 'report.md'}"
+    Console().print(told, highlight=False, markup=False, soft_wrap=True)
 
 
 def _settings(parsed: argparse.Namespace) -> Any:

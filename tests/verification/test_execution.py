@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, nullcontext
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -215,7 +216,7 @@ def cut_tail(law: DiscreteLaw, shape: Any, stream: ByteStream) -> Any:
 HONEST_SAMPLE = DiscreteLaw.sample
 HONEST_RECEIVE = Shuffler.receive
 HONEST_ADD = Analyzer.add
-HONEST_COLLECT = local.collect
+HONEST_PLAY = local.play
 HONEST_INIT = Randomizer.__init__
 HONEST_TALLY = Randomizer.tally
 HONEST_BUILD = KernelChoice.build
@@ -373,17 +374,17 @@ def test_an_estimator_that_counts_twice_is_refuted() -> None:
     """The library refuses to count more users than enrolled, and says so: that refutes."""
 
     def collected(*parts: Any, **named: Any) -> Analyzer:
-        analyzer = HONEST_COLLECT(*parts, **named)
+        analyzer = HONEST_PLAY(*parts, **named)
         analyzer.n_users *= 2
         return analyzer
 
-    with mock.patch("privkde.estimators.collect", collected):
+    with mock.patch("privkde.estimators.local", SimpleNamespace(play=collected)):
         found = run("users-counted-once", "3nb")
     assert isinstance(found.verdict, Refuted)
     assert "estimator" in found.verdict.witness.found
 
 
-@pytest.mark.parametrize("where", ["verification.execution.conduct.miniature", "privkde.estimators.collect"])
+@pytest.mark.parametrize("where", ["verification.execution.conduct.miniature", "privkde.estimators.local.play"])
 def test_an_error_refutes_nothing(where: str) -> None:
     """Neither a refusal to plan nor one to fit says that users are counted twice."""
     with mock.patch(where, side_effect=InvalidInputError("something else")), pytest.raises(InvalidInputError):
