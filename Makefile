@@ -8,38 +8,42 @@ PEERS := .venv-peers
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 export NO_MKDOCS_2_WARNING = 1
-.PHONY: help demo system test lint bench bench-peers bench-beam reproduce study docs preview publish-docs format clean
+.PHONY: help demo system test test-extras lint bench bench-peers bench-beam reproduce study docs preview publish-docs format clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
 
 demo: $(VENV)/.installed-report ## Teach digits to an analyzer that sees none of them (demo-output/index.html)
-	$(BIN)/privkde demo --output demo-output
+	$(BIN)/python -m benchmarks.demo --output demo-output
 
-system: ## Install the Debian packages that some tests need: a database server and a browser
+system: ## Install the Debian packages that the tests of extras need: a database server and a browser
 	@missing=; \
 	ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || missing="postgresql"; \
 	command -v chromium >/dev/null || missing="$$missing chromium"; \
 	root=; [ "$$(id -u)" = 0 ] || root="sudo -n"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if ! command -v apt-get >/dev/null || ! $$root true 2>/dev/null; then \
-		echo "not installed, and not installable from here: $$missing; tests that need them are skipped"; exit 0; fi; \
+		echo "not installed, and not installable from here: $$missing; tests that need them will fail"; exit 0; fi; \
 	conf=/etc/postgresql-common/createcluster.conf; \
 	case "$$missing" in *postgresql*) [ -e $$conf ] || { $$root mkdir -p $${conf%/*} \
 		&& echo "create_main_cluster = false" | $$root tee $$conf >/dev/null; };; esac; \
 	$$root apt-get update -qq && $$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
 		--no-install-recommends -o Dpkg::Options::=--force-confold $$missing >/dev/null \
-	|| echo "could not install $$missing; tests that need them are skipped"
+	|| echo "could not install $$missing; tests that need them will fail"
 
-test: system $(VENV)/.installed-all ## Run the tests, except the long studies
+test: $(VENV)/.installed-test ## Run the tests, except those of heavy extras and the long studies
 	$(BIN)/pytest -n 2 --dist worksteal -q
+
+test-extras: system docs $(VENV)/.installed-test-extras ## Run the tests of text, Beam, PostgreSQL, pages in a browser and the installed wheel
+	$(BIN)/pytest -n 2 --dist worksteal -q -m "extras and not slow" tests
 
 lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-all ## Measure the accountants, the protocol, the service and how costs grow
+bench: $(VENV)/.installed-test ## Measure starts, the accountants, the protocol, the service and how costs grow
+	$(BIN)/python -m benchmarks.imports
 	$(BIN)/python -m benchmarks.accountant
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.service
@@ -50,7 +54,7 @@ bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estima
 
 reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.npz …" [VOCABULARY=V.npz] (docs/results/reproduction.json)
 	@test -n "$(DATA)" || { echo 'say which data: make reproduce DATA="A.npz B.npz" VOCABULARY=V.npz'; exit 2; }
-	$(BIN)/privkde reproduce --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
+	$(BIN)/python -m benchmarks.paper --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
 	cp reproduction/results.json docs/results/reproduction.json
 
 bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)

@@ -3,7 +3,8 @@
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, UnlikeGuaranteesError
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.planning import Plan, plan_budget
+from accounting.plan import Plan
+from accounting.planning import plan_budget
 from accounting.request import PlanRequest
 from accounting.solving import solve
 

@@ -6,29 +6,29 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from accounting.composition import LADDER, Basic, Rung
-from accounting.designs import Target, design
-from accounting.error import PredictedError, predicted_error
+from accounting.accuracy.density_error import PredictedError, predicted_error
+from accounting.composition import LADDER, Rung, Target
 from accounting.errors import InfeasibleError, PrivkdeError
-from accounting.mechanisms import BITSUMS, BitsumProtocol, Pure, RandomizedResponse
+from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
+from accounting.registry import AUTO
 from accounting.request import MOST_USERS, PlanRequest
 
 USELESS_ERROR = 1.0
-"""A density estimate whose error reaches the largest kernel value tells nothing."""
+"""A density estimate whose error reaches the largest kernel value says nothing."""
 
 Progress = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
 
 def choose(
     request: PlanRequest, say: Progress = silent, *, certified: bool = True
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
     """The protocol, the rung that proves it, and why they were chosen."""
-    if request.bitsum != "auto":
-        return _calibrate(request, request.bitsum, say, certified=certified)
+    if request.bitsum != AUTO:
+        return _calibrate(request, BITSUMS[request.bitsum], say, certified=certified)
     return _best_bitsum(request, say, certified=certified)
 
 
@@ -36,99 +36,90 @@ def _best_bitsum(
     request: PlanRequest, say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
     """The bitsum of least predicted privacy error; ties within 1 % go to the fewest messages."""
-    names = [Pure.name] if request.delta == 0.0 else [name for name in BITSUMS if name != Pure.name]
-    variants = [(name, shape) for name in names for shape in ((1, 4) if name == "3nb" else (1,))]
-    found: list[tuple[float, BitsumProtocol, Rung, str]] = []
+    variants = [(law, shape) for law in bitsums_for(request.delta).values() for shape in law.auto_noise_shapes]
+    possible: list[tuple[float, BitsumProtocol, Rung, str]] = []
     notes: list[str] = []
-    for name, shape in variants:
-        asked = dataclasses.replace(request, bitsum=name, noise_shape=shape, allow_useless=True)
-        label = name if shape == 1 else f"{name} with noise_shape {shape}"
+    for law, shape in variants:
+        variant = dataclasses.replace(request, bitsum=law.name, noise_shape=shape, allow_useless=True)
+        label = law.name if shape == 1 else f"{law.name} with noise_shape {shape}"
         try:
-            protocol, rung, _ = _calibrate(asked, name, say, certified=certified)
+            protocol, rung, _ = _calibrate(variant, law, say, certified=certified)
         except PrivkdeError as error:
             notes.append(f"{label}: not possible ({error})")
             continue
-        error_parts = prediction(asked, protocol)
-        found.append((error_parts.privacy, protocol, rung, label))
+        error_parts = prediction(variant, protocol)
+        possible.append((error_parts.privacy, protocol, rung, label))
         notes.append(
             f"{label}: predicted error {error_parts.total:.4g}, of which privacy {error_parts.privacy:.4g};"
             f" {protocol.messages_per_user():.4g} messages per instance"
         )
-    if not found:
+    if not possible:
         raise InfeasibleError("no bitsum protocol meets the request: " + "; ".join(notes))
-    least = min(privacy for privacy, *_ in found)
-    close = [one for one in found if one[0] <= 1.01 * least]
-    _, protocol, rung, label = min(close, key=lambda one: one[1].messages_per_user())
+    least = min(privacy for privacy, *_ in possible)
+    close = [variant for variant in possible if variant[0] <= 1.01 * least]
+    _, protocol, rung, label = min(close, key=lambda variant: variant[1].messages_per_user())
     _refuse_useless(request, protocol)
     why = f"bitsum auto: {label} has the least predicted error due to privacy"
     if len(close) > 1:
         why += ", within 1 %, and the fewest messages among those"
     if protocol.local_guarantee().is_empty:
-        notes.append(f"unlike rr, {protocol.name} protects nothing if the shuffler colludes")
+        notes.append(f"{protocol.name} protects nothing if the shuffler colludes")
     return protocol, rung, (why, *notes)
 
 
 def _calibrate(
-    request: PlanRequest, bitsum: str, say: Progress, *, certified: bool
+    request: PlanRequest, law: type[BitsumProtocol], say: Progress, *, certified: bool
 ) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
     failures: dict[str, InfeasibleError] = {}
-    for rungs in _rungs(request, bitsum):
-        found: list[tuple[BitsumProtocol, Rung]] = []
+    for rungs in _rungs(request, law):
+        designs: list[tuple[BitsumProtocol, Rung]] = []
         for rung in rungs:
-            say(f"calibrating {bitsum} with {rung.name}")
+            say(f"calibrating {law.name} with {rung.name}")
             try:
-                found.append((_designed(request, bitsum, rung, certified=certified), rung))
+                designs.append((_target(request, rung).design(law, request.counted_users, certified=certified), rung))
             except InfeasibleError as error:
                 failures[rung.name] = error
-        if found:
-            protocol, rung = min(found, key=lambda one: one[0].rmse())
+        if designs:
+            protocol, rung = min(designs, key=lambda design: design[0].rmse())
             _refuse_useless(request, protocol)
             refused = (f"accountant {name}: not possible ({error})" for name, error in failures.items())
-            return protocol, rung, (_why(request, rung, found), *refused)
+            return protocol, rung, (_why(request, rung, designs), *refused)
     raise next(iter(failures.values()))
 
 
-def _why(request: PlanRequest, rung: Rung, found: list[tuple[BitsumProtocol, Rung]]) -> str:
+def _why(request: PlanRequest, rung: Rung, designs: list[tuple[BitsumProtocol, Rung]]) -> str:
     """What the rung does and, if there was a choice, what the others would have needed."""
-    text = f"accountant {rung.name}: {rung.evidence.method}"
-    if rung.name == "geometric":
-        touched = request.facts().touched
-        text += f"; here Δ² = {touched.shift_budget:.6g}, and {touched.total} if every bit could flip"
-    others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in found if other is not rung]
+    text = f"accountant {rung.name}: {rung.reason(rung.touched(request.facts()))}"
+    others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in designs if other is not rung]
     return f"{text}; least noise of those tried ({', '.join(others)})" if others else text
 
 
-def _designed(request: PlanRequest, bitsum: str, rung: Rung, *, certified: bool) -> BitsumProtocol:
-    facts = request.facts()
-    touched = facts.paper_touched if rung.name == "paper" else facts.touched
-    return design(
-        bitsum,
-        n_users=request.counted_users,
-        target=Target(rung=rung, touched=touched, epsilon=float(request.epsilon), delta=float(request.delta)),
+def _target(request: PlanRequest, rung: Rung) -> Target:
+    return Target(
+        rung=rung,
+        touched=rung.touched(request.facts()),
+        epsilon=float(request.epsilon),
+        delta=float(request.delta),
         noise_shape=request.noise_shape,
         excess_error=request.excess_error,
-        certified=certified,
     )
 
 
-def _rungs(request: PlanRequest, bitsum: str) -> list[list[Rung]]:
+def _rungs(request: PlanRequest, law: type[BitsumProtocol]) -> list[list[Rung]]:
     """Rungs to try; of the first group in which any works, the one of least noise wins.
 
     `pld` composes the exact losses of bits that may flip completely, so no other rung that assumes this needs less
-    noise; those serve where its grid is refused. `geometric` is tried where squared shifts add up to at most half the
-    number of bits; where to less than an eighth, what its conversion loses cannot matter and `pld` is left out.
+    noise; those serve where its grid is refused. `geometric` comes in where shifts are small.
     """
-    if request.accountant != "auto":
+    if request.accountant != AUTO:
         return [[LADDER[request.accountant]]]
-    if bitsum == Pure.name:
-        return [[Basic()]]
     touched = request.facts().touched
-    groups = [["pld"], ["advanced", "basic"]]
-    if touched.shift_budget <= touched.total / 8.0:
-        groups.insert(0, ["geometric"])
-    elif touched.shift_budget <= touched.total / 2.0:
-        groups[0].append("geometric")
-    return [[LADDER[name] for name in group] for group in groups]
+    groups: dict[int, list[Rung]] = {}
+    for rung in LADDER.values():
+        group = rung.group_for(touched)
+        if group is not None and rung.covers(law):
+            groups.setdefault(group, []).append(rung)
+    return [groups[group] for group in sorted(groups)]
 
 
 def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError:
@@ -147,30 +138,29 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     privacy = prediction(request, protocol).privacy
     if request.allow_useless or privacy < USELESS_ERROR:
         return
-    if protocol.name == RandomizedResponse.name:
-        n = _smallest_useful_users(request, protocol.name)
-    else:  # the law of the noise does not depend on n, so the error falls as 1/n
-        n = math.ceil(request.users_per_protocol * privacy / USELESS_ERROR) + 1
+    n: int | None = math.ceil(request.users_per_protocol * privacy / USELESS_ERROR) + 1
+    if protocol.noise_depends_on_users:
+        n = _smallest_useful_users(request, type(protocol))
     where = f"the smallest feasible n is about {n:,}" if n else f"no n up to {MOST_USERS:,} is enough"
     per = " per class" if request.n_protocols > 1 else ""
     raise InfeasibleError(
         f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.epsilon:g},"
         f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
-        f" {where}{per}; or raise epsilon{'' if protocol.name == '3nb' else ', or choose bitsum 3nb'}."
+        f" {where}{per}; or {protocol.remedy}."
     )
 
 
-def _smallest_useful_users(request: PlanRequest, bitsum: str) -> int | None:
+def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> int | None:
     """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
 
     def useful(n: int) -> bool:
         users = n * request.n_protocols
-        asked = dataclasses.replace(request, users=users, min_users=None, bitsum=bitsum, allow_useless=True)
+        larger = dataclasses.replace(request, users=users, min_users=None, bitsum=law.name, allow_useless=True)
         try:
-            protocol, _, _ = _calibrate(asked, bitsum, silent, certified=False)
+            protocol, _, _ = _calibrate(larger, law, silent, certified=False)
         except PrivkdeError:
             return False
-        return prediction(asked, protocol).privacy < USELESS_ERROR
+        return prediction(larger, protocol).privacy < USELESS_ERROR
 
     low = request.users_per_protocol
     high = low

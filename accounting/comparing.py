@@ -7,15 +7,16 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from accounting.accuracy.density_error import PredictedError
 from accounting.choosing import Progress, choose, prediction, silent
-from accounting.composition import LADDER
-from accounting.error import PredictedError
+from accounting.composition import LADDER, PrivacyLossComposition
 from accounting.errors import PrivkdeError
-from accounting.mechanisms import BITSUMS, BitsumProtocol
+from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
+from accounting.registry import AUTO
 from accounting.request import PlanRequest
 
 LABEL_SHARES = (0.5, 0.75, 0.9)
-"""Shares of a joint ε that labels are given when it is compared with separate labels; the best of them counts."""
+"""Where joint labels are compared with separate ones, the label gets one of these shares of ε; the best counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +29,10 @@ class Outcome:
     refusal: str = ""
 
     @staticmethod
-    def of(name: str, request: PlanRequest, say: Progress, *, certified: bool = True) -> Outcome:
-        """Calibrate the request."""
+    def of(name: str, request: PlanRequest, say: Progress, *, certified: bool = True, **changes: Any) -> Outcome:
+        """Calibrate the request with these changes; a change may be refused, such as a total beyond the largest ε."""
         try:
+            request = dataclasses.replace(request, **changes)
             return Outcome(name=name, request=request, protocol=choose(request, say, certified=certified)[0])
         except PrivkdeError as error:
             return Outcome(name=name, request=request, protocol=None, refusal=str(error))
@@ -83,23 +85,26 @@ class Outcome:
 def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
     """The request calibrated by every rung; a rung that cannot is listed with its reason.
 
-    Rungs other than `geometric` use R = 1 unless a bound is asked for; `pld` is also shown with the planner's R.
+    Rungs that do not use shifts have R = 1 unless a bound is given; `pld` is also shown with the planner's R.
     """
-    asked = [(name, dataclasses.replace(request, accountant=name)) for name in LADDER]
-    planned = asked[-1][1].rounding_bound
-    if planned != dict(asked)["pld"].rounding_bound:
-        asked.insert(-1, ("pld, planned R", dataclasses.replace(request, accountant="pld", bound=planned)))
-    return [Outcome.of(name, one, progress or silent) for name, one in asked]
+    planned = dataclasses.replace(request, accountant=AUTO).rounding_bound
+    variants = []
+    for name in LADDER:
+        variant = dataclasses.replace(request, accountant=name)
+        variants.append((name, variant))
+        if name == PrivacyLossComposition.name and variant.rounding_bound != planned:
+            variants.append((f"{name}, planned R", dataclasses.replace(variant, bound=planned)))
+    return [Outcome.of(name, variant, progress or silent) for name, variant in variants]
 
 
 def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
     """The request calibrated for every bitsum protocol by its accountant; not certified: to compare, not to use."""
-    found = []
-    for name in BITSUMS:
-        shape = request.noise_shape if name == "3nb" else 1
+    outcomes = []
+    for name, law in BITSUMS.items():
+        shape = request.noise_shape if law.takes_noise_shape else 1
         changes = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
-        found.append(_changed(name, request, changes, progress or silent))
-    return found
+        outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
+    return outcomes
 
 
 def compare_labels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
@@ -110,12 +115,15 @@ def compare_labels(request: PlanRequest, progress: Progress | None = None) -> li
     if request.classes is None:
         return []
     say = progress or silent
-    asked = dataclasses.replace(request, allow_useless=True)
-    if asked.bitsum == "auto":  # what is compared is labels, not bitsums
-        asked = dataclasses.replace(asked, bitsum="rr" if request.delta > 0.0 else "pure")
-    given = Outcome.of(request.labels, asked, say, certified=False)
-    found = [_changed(changes["labels"], asked, changes, say) for changes in _other_labels(request, request.classes)]
-    return [given, min(found, key=lambda one: one.total_error)]
+    base = dataclasses.replace(request, allow_useless=True)
+    if base.bitsum == AUTO:  # labels are compared, not bitsums
+        base = dataclasses.replace(base, bitsum=next(iter(bitsums_for(request.delta))))
+    given = Outcome.of(request.labels, base, say, certified=False)
+    others = [
+        Outcome.of(changes["labels"], base, say, certified=False, **changes)
+        for changes in _other_labels(request, request.classes)
+    ]
+    return [given, min(others, key=lambda outcome: outcome.total_error)]
 
 
 def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
@@ -132,22 +140,14 @@ def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
     ]
 
 
-def _changed(name: str, request: PlanRequest, changes: dict[str, Any], say: Progress) -> Outcome:
-    try:
-        other = dataclasses.replace(request, **changes)
-    except PrivkdeError as error:  # such as a total beyond the largest ε
-        return Outcome(name=name, request=request, protocol=None, refusal=str(error))
-    return Outcome.of(name, other, say, certified=False)
-
-
 def label_advice(request: PlanRequest, progress: Progress | None = None) -> str | None:
     """Which way to protect labels is predicted to serve a class's density better; None without classes."""
     outcomes = compare_labels(request, progress)
     if not outcomes:
         return None
-    best = min(outcomes, key=lambda one: one.total_error)
-    told = "; ".join(f"{_split(one)}: {_told(one)}" for one in outcomes)
-    return f"labels: '{best.name}' has the smaller predicted error for the same total ε ({told})"
+    best = min(outcomes, key=lambda outcome: outcome.total_error)
+    errors = "; ".join(f"{_split(outcome)}: {_predicted(outcome)}" for outcome in outcomes)
+    return f"labels: '{best.name}' has the smaller predicted error for the same total ε ({errors})"
 
 
 def _split(outcome: Outcome) -> str:
@@ -157,5 +157,5 @@ def _split(outcome: Outcome) -> str:
     return f"separate ε = {request.epsilon:g} + {request.label_epsilon:g}"
 
 
-def _told(outcome: Outcome) -> str:
+def _predicted(outcome: Outcome) -> str:
     return "not possible" if outcome.error is None else f"{outcome.error.total:.3g}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from accounting.guarantee import Guarantee
+from accounting.guarantee import Guarantee, plain_values
 
 
 class EvidenceKind(StrEnum):
@@ -18,7 +18,7 @@ class EvidenceKind(StrEnum):
     COMPUTATION = "exact computation"
     """A number computed from the exact law, rounded against ourselves; `method` says how."""
     ASSUMPTION = "assumption"
-    """Nothing but the word of whoever deploys the system."""
+    """Only the word of those who deploy the system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +28,6 @@ class Evidence:
     kind: EvidenceKind
     method: str
     source: str
-
-    def to_json(self) -> dict[str, str]:
-        """As plain JSON values."""
-        return {"kind": str(self.kind), "method": self.method, "source": self.source}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,26 +44,15 @@ class Contract:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, parts included."""
-        return {
-            "component": self.component,
-            "guarantees": [g.to_json() for g in self.guarantees],
-            "evidence": self.evidence.to_json(),
-            "checked": list(self.checked),
-            "assumed": list(self.assumed),
-            "parameters": dict(self.parameters),
-            "parts": [part.to_json() for part in self.parts],
-        }
+        return plain_values(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Contract:
         """Inverse of `to_json`."""
-        evidence = data["evidence"]
         return Contract(
             component=data["component"],
             guarantees=tuple(Guarantee.from_json(g) for g in data["guarantees"]),
-            evidence=Evidence(
-                kind=EvidenceKind(evidence["kind"]), method=evidence["method"], source=evidence["source"]
-            ),
+            evidence=Evidence(**{**data["evidence"], "kind": EvidenceKind(data["evidence"]["kind"])}),
             checked=tuple(data["checked"]),
             assumed=tuple(data["assumed"]),
             parameters=dict(data["parameters"]),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class PrivkdeError(ValueError):
-    """Base of every error that a caller can mend."""
+    """Base of every error that a caller can correct."""
 
 
 class InvalidInputError(PrivkdeError):

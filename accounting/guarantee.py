@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -50,9 +51,9 @@ class Guarantee:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", require_real("epsilon", self.epsilon, low=0, high=1e12, low_open=False))
         object.__setattr__(self, "delta", require_real("delta", self.delta, low=0, high=1, low_open=False))
-        adjacency = require_choice("adjacency", self.adjacency, [str(one) for one in Adjacency])
+        adjacency = require_choice("adjacency", self.adjacency, map(str, Adjacency))
         object.__setattr__(self, "adjacency", Adjacency(adjacency))
-        object.__setattr__(self, "view", View(require_choice("view", self.view, [str(one) for one in View])))
+        object.__setattr__(self, "view", View(require_choice("view", self.view, map(str, View))))
         if self.is_empty:
             object.__setattr__(self, "epsilon", 0.0)  # all empty promises are equal
 
@@ -70,13 +71,8 @@ class Guarantee:
         return other.is_empty or (self.epsilon <= other.epsilon and self.delta <= other.delta)
 
     def restated(self, *, adjacency: Adjacency | None = None, view: View | None = None) -> Guarantee:
-        """The same numbers for another adjacency or view; the caller owes the argument why that is valid."""
-        return Guarantee(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=adjacency or self.adjacency,
-            view=view or self.view,
-        )
+        """The same numbers for another adjacency or view; why that is valid is for the caller to argue."""
+        return dataclasses.replace(self, adjacency=adjacency or self.adjacency, view=view or self.view)
 
     @property
     def is_empty(self) -> bool:
@@ -85,12 +81,7 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {
-            "epsilon": self.epsilon,
-            "delta": self.delta,
-            "adjacency": str(self.adjacency),
-            "view": str(self.view),
-        }
+        return plain_values(self)
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Guarantee:
@@ -101,6 +92,18 @@ class Guarantee:
         if self.is_empty:
             return f"no protection ({self.adjacency}, {self.view} view)"
         return f"({self.epsilon:.6g}, {self.delta:.3g})-DP ({self.adjacency}, {self.view} view)"
+
+
+def plain_values(record: Any) -> dict[str, Any]:
+    """A dataclass, and all dataclasses in it, as plain JSON values: names of enumerations as text, tuples as lists."""
+
+    def plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {
+            name: str(value) if isinstance(value, StrEnum) else list(value) if isinstance(value, tuple) else value
+            for name, value in items
+        }
+
+    return dataclasses.asdict(record, dict_factory=plain)
 
 
 def compose_basic(guarantees: Iterable[Guarantee]) -> Guarantee:

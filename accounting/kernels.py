@@ -13,12 +13,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting.composition.base import Touched
+from accounting.composition.rung import Touched
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+from accounting.registry import Registry
 
 MOST_REPETITIONS = 10**6
 MOST_DIMENSIONS = 10**6
 DEFAULT_BIAS = 0.05
+LEAST_BIAS, LARGEST_BIAS = 1e-4, 0.5
+LEAST_BOUND, LARGEST_BOUND = 1e-3, 1.0
 NORM_SLACK = 1.0001
 """Norms are held to 1 in single precision; nothing rests on their last digits."""
 LEAST_ROTATED = 32
@@ -49,6 +52,10 @@ class KernelFacts:
     """Largest number of non-zero coordinates of one f_i(x)."""
     bias: float
     """Largest distance of E[f(x)·g(y)] from the kernel; a prediction where R < 1."""
+    clipping_bias: float = 0.0
+    """What clipping to [−R, R] adds to it: without bits nothing has to be clipped."""
+    largest_clipping: float = 0.0
+    """Bound on what clipping takes away for any x and y."""
     feature: float
     rounding: float
     privacy: float
@@ -58,6 +65,10 @@ class KernelFacts:
     """Bound on Σ t² over all instances, where t is how far replacing x moves a bit's probability."""
     largest_shift: float = 1.0
     """Largest single t."""
+    shift_condition: str = ""
+    """What else a client looks at so that squared shifts keep to their bound, as the end of a sentence."""
+    coordinates_compose: bool = False
+    """Whether the published calibration composes coordinates of a repetition as it composes repetitions."""
     linear: bool = False
     """Whether f is odd, f(−x) = −f(x): then zero is halfway between f(x) and something that x may be replaced by."""
     unit_ball: bool = False
@@ -87,13 +98,13 @@ class KernelFacts:
     @property
     def largest_bias(self) -> float:
         """Bound on |E[f(x)·g(y)] − k(x, y)| for all x and y; clipping may take away all but R, however unlikely."""
-        return 1.0 - self.bound if self.name == "inner-product" else self.bias
+        return self.bias - self.clipping_bias + self.largest_clipping
 
     def joint(self, n_classes: int) -> KernelFacts:
         """One collection for (x, c): the block of c holds f(x), those of other classes zeros, and a bit per class c.
 
         If c stays, Σ t² ≤ Δ² as before. If it changes, one block moves to zero and one away from it (t ≤ ½), and two
-        sizes by w: the weight is such that this, too, is at most Δ² where it can be. Everybody rounds in every block.
+        sizes by w: the weight keeps this at most Δ² as well, where it can. Everybody rounds in every block.
         Source: docs/proofs/geometric.md, "Joint labels".
         """
         if self.largest_shift < 0.5:
@@ -110,6 +121,7 @@ class KernelFacts:
             size_weight=weight,
             squared_shift=shift,
             unit_ball=False,
+            coordinates_compose=False,
             rounding=self.rounding + others + n_classes * i * (1.0 / weight**2 - 1.0) / 4.0,
             privacy=self.privacy + i / weight**2,
             replaced_norm=max(self.replaced_norm, 2.0 * self.bound * math.sqrt(shift / i)),
@@ -118,112 +130,118 @@ class KernelFacts:
     @property
     def paper_touched(self) -> Touched:
         """How the published calibration groups them: identity features compose over the d coordinates."""
-        if self.name == "inner-product" and self.joint_classes is None:
-            return Touched(groups=self.n_coordinates, per_group=1)
-        return self.touched
+        return Touched(groups=self.n_coordinates, per_group=1) if self.coordinates_compose else self.touched
 
     @property
     def n_instances(self) -> int:
         """All I·Q instances, in each of which every user sends messages; I·Q + 1 for each joint class."""
-        one = self.n_repetitions * self.n_coordinates
-        return one if self.joint_classes is None else (one + 1) * self.joint_classes
+        per_class = self.n_repetitions * self.n_coordinates
+        return per_class if self.joint_classes is None else (per_class + 1) * self.joint_classes
 
     def message_bits(self, content_bits: int) -> int:
         """Bits of one message: ⌈log₂ IQ⌉ that name its instance, and its content; at least one."""
         return max(1, (self.n_instances - 1).bit_length() + content_bits)
 
 
-def _gaussian(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """A family by name: what it is, what it takes and what follows from that."""
+
+    name: str
+    summary: str
+    """The kernel and its features, in one line."""
+    build: Callable[[str, int, int, float, float], KernelFacts]
+    """Facts from name, dimensions, repetitions, bias β and bound R; a family ignores what it does not take."""
+    takes_repetitions: bool = True
+    takes_bias: bool = False
+    takes_bound: bool = False
+    takes_bandwidth: bool = True
+    takes_projection: bool = False
+    needs_unit_norm: bool = True
+    """Whether records and queries must have norm at most 1."""
+    planned_bound: Callable[[int, float], float] | None = None
+    """The R of least error from dimensions and users, if R may be chosen and shifts are what noise has to hide."""
+
+    def facts(
+        self, *, dim: int, repetitions: int | None = None, bias: float | None = None, bound: float | None = None
+    ) -> KernelFacts:
+        """With these options; `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
+        require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
+        if not self.takes_repetitions and repetitions not in (None, 1):
+            raise InvalidInputError(
+                f"repetitions={repetitions!r} with kernel {self.name!r}: its features use exactly one repetition;"
+                " leave repetitions out, or choose 'inner-product-signs'."
+            )
+        if bias is not None and not self.takes_bias:
+            raise InvalidInputError(
+                f"bias={bias!r} with kernel {self.name!r}: this family is unbiased; leave bias out."
+            )
+        if bound is not None and not self.takes_bound:
+            raise InvalidInputError(
+                f"bound={bound!r} with kernel {self.name!r}: only 'inner-product' takes one; leave it out."
+            )
+        rounds = dim if repetitions is None else repetitions
+        require_integer("repetitions", rounds, low=1, high=MOST_REPETITIONS)
+        beta = DEFAULT_BIAS if bias is None else bias
+        require_real("bias", beta, low=LEAST_BIAS, high=LARGEST_BIAS, low_open=False)
+        scale = LARGEST_BOUND if bound is None else bound
+        require_real("bound", scale, low=LEAST_BOUND, high=LARGEST_BOUND, low_open=False)
+        return self.build(self.name, dim, rounds, float(beta), float(scale))
+
+
+def kernel_named(name: str) -> Kernel:
+    """A registered kernel; raises `InvalidInputError` for any other name."""
+    return KERNELS[require_choice("kernel", name, KERNELS)]
+
+
+def _gaussian(name: str, dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
     """exp(−‖x−y‖²) by random Fourier features f = g = √2 cos(√2 ω·x + φ)."""
     return KernelFacts(
-        name="gaussian", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(2.0), sparsity=1,
+        name=name, dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(2.0), sparsity=1,
         bias=0.0, feature=1.0, rounding=1.0, privacy=8.0, replaced_norm=2.0 * math.sqrt(2.0),
     )  # fmt: skip
 
 
-def _inner_product(dim: int, _repetitions: int, _bias: float, bound: float) -> KernelFacts:
+def _inner_product(name: str, dim: int, _repetitions: int, _bias: float, bound: float) -> KernelFacts:
     """x·y with identity features, one repetition; for R < 1 after a public rotation, clipped to [−R, R].
 
     ‖f(x) − f(x')‖ ≤ 2 and t_j = |f_j(x) − f_j(x')|/(2R), so Σ t_j² ≤ 1/R².
     """
     return KernelFacts(
-        name="inner-product", dim=dim, n_repetitions=1, n_coordinates=dim, bound=bound, sparsity=dim,
-        bias=clipping_bias(dim, bound), feature=0.0, rounding=bound**2, privacy=4.0 * bound**2, replaced_norm=2.0,
+        name=name, dim=dim, n_repetitions=1, n_coordinates=dim, bound=bound, sparsity=dim,
+        bias=clipping_bias(dim, bound), clipping_bias=clipping_bias(dim, bound), largest_clipping=1.0 - bound,
+        feature=0.0, rounding=bound**2, privacy=4.0 * bound**2, replaced_norm=2.0, coordinates_compose=True,
         squared_shift=(NORM_SLACK / bound) ** 2, linear=True, unit_ball=bound >= 1.0,
     )  # fmt: skip
 
 
-def _inner_product_signs(dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
+def _inner_product_signs(name: str, dim: int, repetitions: int, _bias: float, _bound: float) -> KernelFacts:
     """x·y with random signs f = g = σ·x.
 
     Σ t² ≤ σ_max²/d for the largest singular value of the I × d signs, which are drawn after the plan. Its size is
     known beforehand, √I + √d or less; with this margin a draw beyond the declared value is very unlikely, and no
-    party takes it (`privkde.announcement`).
+    party takes it (`privkde.protocol.announcement`).
     """
     margin = 1.0 + min(dim, repetitions) ** (-1.0 / 3.0)
     declared = margin * NORM_SLACK**2 * (1.0 + math.sqrt(repetitions / dim)) ** 2
     return KernelFacts(
-        name="inner-product-signs", dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(dim),
+        name=name, dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(dim),
         sparsity=1, bias=0.0, feature=2.0, rounding=float(dim), privacy=4.0 * dim, replaced_norm=2.0 * math.sqrt(dim),
         squared_shift=declared if min(dim, repetitions) <= MOST_SINGULAR else None, linear=True,
+        shift_condition="; it takes part only if the drawn signs keep the declared Δ², which it computes",
     )  # fmt: skip
 
 
-def _hashed(name: str) -> Callable[[int, int, float, float], KernelFacts]:
+def _hashed(name: str, dim: int, repetitions: int, bias: float, _bound: float) -> KernelFacts:
     """A kernel that is the collision probability of a hash, reduced to Q = ⌈1/β⌉ buckets; f, g one-hot.
 
     Replacing x moves two buckets per repetition, each between a certain one and a fair coin: t = ½ twice.
     """
-
-    def build(dim: int, repetitions: int, bias: float, _bound: float) -> KernelFacts:
-        return KernelFacts(
-            name=name, dim=dim, n_repetitions=repetitions, n_coordinates=math.ceil(1.0 / bias), bound=1.0, sparsity=1,
-            bias=bias, feature=0.25, rounding=1.0, privacy=4.0, replaced_norm=math.sqrt(2.0),
-            squared_shift=repetitions / 2.0, largest_shift=0.5,
-        )  # fmt: skip
-
-    return build
-
-
-_FAMILIES: dict[str, Callable[[int, int, float, float], KernelFacts]] = {
-    "gaussian": _gaussian,
-    "inner-product": _inner_product,
-    "inner-product-signs": _inner_product_signs,
-    "laplacian": _hashed("laplacian"),
-    "exponential": _hashed("exponential"),
-}
-
-KERNELS = tuple(_FAMILIES)
-BIASED = ("laplacian", "exponential")
-"""Families that take a bias β."""
-CLIPPED = "inner-product"
-"""The family that takes a bound R, and one repetition only."""
-
-
-def kernel_facts(
-    name: str,
-    *,
-    dim: int,
-    repetitions: int | None = None,
-    bias: float | None = None,
-    bound: float | None = None,
-) -> KernelFacts:
-    """The facts of a family by name. `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
-    require_choice("kernel", name, KERNELS)
-    require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
-    if name == CLIPPED and repetitions not in (None, 1):
-        raise InvalidInputError(
-            f"repetitions={repetitions!r} with kernel 'inner-product': identity features use exactly one repetition;"
-            " leave repetitions out, or choose 'inner-product-signs'."
-        )
-    if bias is not None and name not in BIASED:
-        raise InvalidInputError(f"bias={bias!r} with kernel {name!r}: this family is unbiased; leave bias out.")
-    rounds = dim if repetitions is None else require_integer("repetitions", repetitions, low=1, high=MOST_REPETITIONS)
-    chosen = DEFAULT_BIAS if bias is None else require_real("bias", bias, low=1e-4, high=0.5, low_open=False)
-    if bound is not None and name != CLIPPED:
-        raise InvalidInputError(f"bound={bound!r} with kernel {name!r}: only 'inner-product' takes one; leave it out.")
-    scale = 1.0 if bound is None else require_real("bound", bound, low=1e-3, high=1.0, low_open=False)
-    return _FAMILIES[name](dim, rounds, chosen, scale)
+    return KernelFacts(
+        name=name, dim=dim, n_repetitions=repetitions, n_coordinates=math.ceil(1.0 / bias), bound=1.0, sparsity=1,
+        bias=bias, feature=0.25, rounding=1.0, privacy=4.0, replaced_norm=math.sqrt(2.0),
+        squared_shift=repetitions / 2.0, largest_shift=0.5,
+    )  # fmt: skip
 
 
 def clipping_bias(dim: int, bound: float) -> float:
@@ -249,3 +267,43 @@ def chosen_bound(dim: int, n_users: float) -> float:
     candidates = [min(1.0, deviations / math.sqrt(dim)) for deviations in np.arange(1.0, 6.0, 0.05).tolist()]
     best = min(candidates, key=squared_error)
     return best if squared_error(best) < squared_error(1.0) else 1.0
+
+
+KERNELS: Registry[Kernel] = Registry()
+"""Every kernel family by name."""
+KERNELS.register(
+    Kernel(
+        name="gaussian",
+        summary="exp(−‖x − y‖²/h²) by random Fourier features",
+        build=_gaussian,
+        takes_projection=True,
+        needs_unit_norm=False,
+    ),
+    Kernel(
+        name="inner-product",
+        summary="x·y of the coordinates themselves, rotated and clipped where that pays",
+        build=_inner_product,
+        takes_repetitions=False,
+        takes_bound=True,
+        takes_bandwidth=False,
+        planned_bound=chosen_bound,
+    ),
+    Kernel(
+        name="inner-product-signs",
+        summary="x·y by random signs",
+        build=_inner_product_signs,
+        takes_bandwidth=False,
+    ),
+    Kernel(
+        name="laplacian",
+        summary="exp(−‖x − y‖₁/h) by hashing",
+        build=_hashed,
+        takes_bias=True,
+    ),
+    Kernel(
+        name="exponential",
+        summary="exp(−‖x − y‖₂/h) by hashing",
+        build=_hashed,
+        takes_bias=True,
+    ),
+)

@@ -1,122 +1,156 @@
-"""What a plan is asked for: one validated record whose names are those of the command line."""
+"""What a plan must keep: one validated record, each of whose fields is declared here and nowhere else."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from accounting.composition import LADDER, Geometric
-from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
-from accounting.kernels import KERNELS, MOST_DIMENSIONS, KernelFacts, chosen_bound, kernel_facts
-from accounting.mechanisms import BITSUMS, LabelResponse, Pure
+from accounting.composition import LADDER
+from accounting.errors import InvalidInputError, require_integer
+from accounting.fields import Rule, check_fields, read
+from accounting.kernels import (
+    DEFAULT_BIAS,
+    KERNELS,
+    LARGEST_BIAS,
+    LARGEST_BOUND,
+    LEAST_BIAS,
+    LEAST_BOUND,
+    MOST_DIMENSIONS,
+    MOST_REPETITIONS,
+    KernelFacts,
+    kernel_named,
+)
+from accounting.mechanisms import BITSUMS, BitsumProtocol, LabelResponse, Pure, bitsums_for
+from accounting.mechanisms.label_response import LARGEST_LABEL_EPSILON, MOST_CLASSES
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
+from accounting.registry import AUTO, Choices
 
 MOST_USERS = 10**9
 LARGEST_EPSILON = 100.0
 LARGEST_DELTA = 0.5
-ACCOUNTANTS = (*LADDER, "auto")
-BITSUM_CHOICES = (*BITSUMS, "auto")
+ACCOUNTANTS = Choices(LADDER)
+BITSUM_CHOICES = Choices(BITSUMS)
 LABELS = ("separate", "joint")
 """How labels are protected: by a randomized response of their own, or together with the features."""
 
 
-DESCRIPTIONS = {
-    "users": "number of users that take part",
-    "dim": "dimension of the users' vectors",
-    "kernel": f"kernel family: {', '.join(KERNELS)}",
-    "repetitions": "independent repetitions I of the feature map (default: dim)",
-    "bitsum": f"bitsum protocol: {', '.join(BITSUM_CHOICES)}",
-    "epsilon": "final ε of the features (joint labels: of features and label)",
-    "delta": "final δ",
-    "accountant": f"rung of the ladder: {', '.join(ACCOUNTANTS)}",
-    "min_users": "users that must at least take part (separate labels: in each class); noise counts on them",
-    "classes": "number of classes; separate labels: each runs its own protocol with an even share of the users",
-    "label_epsilon": "separate labels: ε of the label's randomized response",
-    "labels": f"how labels are protected: {' or '.join(LABELS)}; joint: epsilon protects features and label",
-    "bias": "bias β of the laplacian and exponential families",
-    "bound": "inner-product only: bound R of the rounding, after a rotation if below 1 (default: planned)",
-    "noise_shape": "3nb only: shape k of the noise (1 = the paper's protocol)",
-    "excess_error": "3nb, negative-binomial, pure: extra noise accepted for fewer messages",
-    "allow_useless": "plan even if the noise drowns every density",
-}
-"""What each name of a request means, for the command line and the HTTP service."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRequest:
-    """What is asked for; names are those of the command line."""
+    """What a plan must keep and how; the command line and the HTTP service use the same names."""
 
-    users: int
-    dim: int
-    kernel: str = "gaussian"
-    repetitions: int | None = None
-    bitsum: str = "rr"
-    epsilon: float
-    delta: float
-    accountant: str = "auto"
-    min_users: int | None = None
-    classes: int | None = None
-    label_epsilon: float | None = None
-    labels: str = "separate"
-    bias: float | None = None
-    bound: float | None = None
-    noise_shape: int = 1
-    excess_error: float | None = None
-    allow_useless: bool = False
+    users: Annotated[int, Rule("number of users that take part", 2, MOST_USERS)]
+    dim: Annotated[int, Rule("dimension of the users' vectors", 1, MOST_DIMENSIONS)]
+    kernel: Annotated[str, Rule("kernel family", choices=KERNELS)] = "gaussian"
+    repetitions: Annotated[
+        int | None,
+        Rule(
+            "independent repetitions I of the feature map; inner-product has exactly one",
+            1,
+            MOST_REPETITIONS,
+            unset="dim",
+        ),
+    ] = None
+    bitsum: Annotated[str, Rule("bitsum protocol", choices=BITSUM_CHOICES)] = "rr"
+    epsilon: Annotated[
+        float, Rule("final ε of the features (joint labels: of features and label)", 0, LARGEST_EPSILON, above_low=True)
+    ]
+    delta: Annotated[float, Rule("final δ; 0 for pure and auto only", 0, LARGEST_DELTA)]
+    accountant: Annotated[str, Rule("rung of the ladder", choices=ACCOUNTANTS)] = "auto"
+    min_users: Annotated[
+        int | None,
+        Rule(
+            "users that must at least take part (separate labels: in each class); noise counts on them",
+            2,
+            MOST_USERS,
+            unset="all",
+        ),
+    ] = None
+    classes: Annotated[
+        int | None,
+        Rule(
+            "number of classes, at most half of users; separate labels: each runs its own protocol with an"
+            " even share of the users",
+            2,
+            MOST_CLASSES,
+            unset="none",
+        ),
+    ] = None
+    label_epsilon: Annotated[
+        float | None,
+        Rule(
+            "separate labels: ε of the label's randomized response",
+            0,
+            LARGEST_LABEL_EPSILON,
+            above_low=True,
+            unset="none",
+        ),
+    ] = None
+    labels: Annotated[
+        str, Rule("how labels are protected (joint: epsilon protects features and label)", choices=LABELS)
+    ] = "separate"
+    bias: Annotated[
+        float | None,
+        Rule("bias β of the laplacian and exponential families", LEAST_BIAS, LARGEST_BIAS, unset=f"{DEFAULT_BIAS:g}"),
+    ] = None
+    bound: Annotated[
+        float | None,
+        Rule(
+            "inner-product only: bound R of the rounding, after a rotation if below 1",
+            LEAST_BOUND,
+            LARGEST_BOUND,
+            unset="planned by geometric and auto if δ > 0, else 1",
+        ),
+    ] = None
+    noise_shape: Annotated[int, Rule("3nb only: shape k of the noise (1 = the paper's protocol)", 1, LARGEST_SHAPE)] = 1
+    excess_error: Annotated[
+        float | None,
+        Rule(
+            "3nb, negative-binomial, pure: extra noise accepted for fewer messages",
+            0,
+            10,
+            above_low=True,
+            unset=f"{BitsumProtocol.default_excess:g}; pure: {Pure.default_excess:g}",
+        ),
+    ] = None
+    allow_useless: Annotated[bool, Rule("plan even if the noise drowns every density")] = False
 
     def __post_init__(self) -> None:
-        require_integer("users", self.users, low=2, high=MOST_USERS)
-        require_integer("dim", self.dim, low=1, high=MOST_DIMENSIONS)
-        require_choice("bitsum", self.bitsum, BITSUM_CHOICES)
-        require_choice("accountant", self.accountant, ACCOUNTANTS)
-        require_real("epsilon", self.epsilon, low=0.0, high=LARGEST_EPSILON)
-        require_real("delta", self.delta, low=0.0, high=LARGEST_DELTA, low_open=False)
-        require_integer("noise_shape", self.noise_shape, low=1, high=LARGEST_SHAPE)
-        if self.excess_error is not None:
-            require_real("excess_error", self.excess_error, low=0.0, high=10.0)
-        if not isinstance(self.allow_useless, bool):
-            raise InvalidInputError(f"allow_useless={self.allow_useless!r} must be true or false.")
+        check_fields(self)
         self._check_labels()
         if self.min_users is not None:
             require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
-        if self.delta == 0.0 and self.bitsum not in (Pure.name, "auto"):
+        if self.delta == 0.0 and self._law is not None and self._law.spends_delta:
+            keeping = " or ".join(repr(name) for name in bitsums_for(0.0))
             raise InvalidInputError(
-                f"delta=0 with bitsum {self.bitsum!r}: only 'pure' keeps delta = 0;"
-                " give a positive delta or choose 'pure'."
+                f"delta=0 with bitsum {self.bitsum!r}: only {keeping} keeps delta = 0;"
+                f" give a positive delta or choose {keeping}."
             )
-        if self.noise_shape > 1 and self.bitsum != "3nb":
-            raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum '3nb'; leave it out.")
+        if self.noise_shape > 1 and (self._law is None or not self._law.takes_noise_shape):
+            shaped = " or ".join(repr(name) for name, law in BITSUMS.items() if law.takes_noise_shape)
+            raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum {shaped}; leave it out.")
         self.facts()
-        self._write_reals()
-
-    def _write_reals(self) -> None:
-        """Keep 2 as 2.0, so that equal requests have equal documents."""
-        for name in ("epsilon", "delta", "label_epsilon", "bias", "bound", "excess_error"):
-            value = getattr(self, name)
-            if value is not None:
-                object.__setattr__(self, name, float(value))
 
     def _check_labels(self) -> None:
-        require_choice("labels", self.labels, LABELS)
         if self.joint and self.classes is None:
-            raise InvalidInputError("classes=None with labels='joint'; say how many classes there are.")
+            raise InvalidInputError("classes=None with labels='joint'; give the number of classes.")
         if self.joint and self.label_epsilon is not None:
             raise InvalidInputError(
-                f"label_epsilon={self.label_epsilon!r} with labels='joint': epsilon protects the label, too;"
+                f"label_epsilon={self.label_epsilon!r} with labels='joint': epsilon also protects the label;"
                 " leave label_epsilon out."
             )
         if not self.joint and (self.classes is None) != (self.label_epsilon is None):
             raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
-        if self.label_epsilon is not None:
-            require_real("label_epsilon", self.label_epsilon, low=0.0, high=LARGEST_EPSILON)
-        if self.classes is not None:
-            LabelResponse(n_classes=self.classes, label_epsilon=self.label_epsilon or 1.0)
-            if self.users < 2 * self.classes:
-                raise InvalidInputError(
-                    f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
-                )
+        if self.classes is not None and self.users < 2 * self.classes:
+            raise InvalidInputError(
+                f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
+            )
+
+    @property
+    def _law(self) -> type[BitsumProtocol] | None:
+        """The bitsum protocol; None for `auto`."""
+        return None if self.bitsum == AUTO else BITSUMS[self.bitsum]
 
     @property
     def joint(self) -> bool:
@@ -145,18 +179,20 @@ class PlanRequest:
 
     def facts(self) -> KernelFacts:
         """The kernel's facts."""
-        facts = kernel_facts(
-            self.kernel, dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
+        facts = kernel_named(self.kernel).facts(
+            dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
         )
         return facts.joint(self.classes) if self.joint and self.classes is not None else facts
 
     @property
     def rounding_bound(self) -> float | None:
-        """R of identity features: as asked; else the planner's choice where `geometric` is used, 1 for other rungs."""
-        if self.kernel != "inner-product" or self.bound is not None:
+        """R of the features: as given, else the planner's choice where shifts may be used; None: the kernel's own."""
+        choose = kernel_named(self.kernel).planned_bound
+        if choose is None or self.bound is not None:
             return self.bound
-        if self.accountant in (Geometric.name, "auto") and self.delta > 0.0 and self.bitsum != Pure.name:
-            return chosen_bound(self.dim, self.users_per_density**2 / self.users_per_protocol)
+        shifts_count = self.accountant == AUTO or LADDER[self.accountant].uses_shifts
+        if shifts_count and self.delta > 0.0 and (self._law is None or self._law.spends_delta):
+            return choose(self.dim, self.users_per_density**2 / self.users_per_protocol)
         return None
 
     def label_response(self) -> LabelResponse | None:
@@ -172,10 +208,4 @@ class PlanRequest:
 
 def read_request(values: Mapping[str, Any]) -> PlanRequest:
     """A request from named values; raises `InvalidInputError` for a name that is unknown or missing."""
-    fields = {field.name: field for field in dataclasses.fields(PlanRequest)}
-    for name in values:
-        require_choice("name of a request", name, fields)
-    for name, field in fields.items():
-        if field.default is dataclasses.MISSING and name not in values:
-            raise InvalidInputError(f"{name} is missing; give it: {DESCRIPTIONS[name]}.")
-    return PlanRequest(**values)
+    return read(PlanRequest, values)

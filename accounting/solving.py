@@ -10,44 +10,48 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+from accounting.accuracy.density_error import sup_error_bound
 from accounting.choosing import Progress, choose, prediction, silent
-from accounting.error import BitsumError, sup_error_bound
-from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, require_choice, require_real
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
+from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BITSUMS, BitsumProtocol
-from accounting.planning import Plan, plan
-from accounting.request import MOST_USERS, PlanRequest, read_request
+from accounting.plan import Plan
+from accounting.planning import plan
+from accounting.request import LARGEST_EPSILON, MOST_USERS, PlanRequest, read_request
 
 UNKNOWNS: Mapping[str, tuple[float, float]] = {
-    "epsilon": (1e-3, 100.0),
+    "epsilon": (1e-3, LARGEST_EPSILON),
     "users": (2, MOST_USERS),
     "repetitions": (1, MOST_REPETITIONS),
 }
 MESSAGES = "messages"
 QUESTIONS = (*UNKNOWNS, MESSAGES)
-"""What can be asked for; messages fall with the repetitions, and differ between bitsum protocols."""
+"""What can be solved for; messages fall with the repetitions, and differ between bitsum protocols."""
 MEASURES = ("predicted", "bound")
 _PRECISION = 2e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a solution must meet: `predicted` is the predicted RMSE, `bound` that of Theorem 3.2."""
+class Goal:
+    """What a solution must meet."""
 
-    target_error: float | None
-    max_messages: float | None
-    measure: str
+    target_error: Annotated[
+        float | None, Rule("largest error of the density that will do", 0, 10, above_low=True, unset="none")
+    ] = None
+    max_messages: Annotated[
+        float | None, Rule("most messages per user that will do", 0, 1e15, above_low=True, unset="none")
+    ] = None
+    measure: Annotated[str, Rule("which error target_error limits (bound: that of Theorem 3.2)", choices=MEASURES)] = (
+        "predicted"
+    )
 
     def __post_init__(self) -> None:
-        require_choice("error measure", self.measure, MEASURES)
+        check_fields(self)
         if self.target_error is None and self.max_messages is None:
             raise InvalidInputError("nothing to solve for: give target_error, max_messages or both.")
-        if self.target_error is not None:
-            require_real("target_error", self.target_error, low=0.0, high=10.0)
-        if self.max_messages is not None:
-            require_real("max_messages", self.max_messages, low=0.0, high=1e15)
 
     def shortfall(self, request: PlanRequest, protocol: BitsumProtocol) -> str | None:
         """What is missing, or None if everything is met."""
@@ -57,7 +61,7 @@ class Wanted:
         error = (
             prediction(request, protocol).total
             if self.measure == "predicted"
-            else sup_error_bound(facts, n, BitsumError(value=protocol.rmse(n)))
+            else sup_error_bound(facts, n, protocol.rmse(n))
         )
         if self.target_error is not None and error > self.target_error:
             return f"the {self.measure} error is {error:.4g}, above the target {self.target_error:g}"
@@ -67,48 +71,115 @@ class Wanted:
         return None
 
 
-def solve(
+_UNKNOWN = Rule(
+    "what to find the smallest value of; leave it out of the other names (messages: repetitions are free"
+    " and, with bitsum auto, so is the protocol)",
+    choices=QUESTIONS,
+)
+
+
+def _question_fields() -> list[tuple[str, Any, Any]]:
+    """The unknown, the names of a request, where what can be solved for may be missing, and the names of a goal."""
+    listed: list[tuple[str, Any, Any]] = [("unknown", Annotated[str, _UNKNOWN], dataclasses.field())]
+    for field in (*fields_of(PlanRequest).values(), *fields_of(Goal).values()):
+        if field.name in UNKNOWNS and field.required:
+            rule = dataclasses.replace(field.rule, unset="solved for")
+            listed.append((field.name, Annotated[field.annotation | None, rule], dataclasses.field(default=None)))
+        elif field.name != "allow_useless":
+            default = dataclasses.field(default=field.default)
+            listed.append((field.name, Annotated[field.annotation, field.rule], default))
+    return listed
+
+
+SolveRequest: Any = dataclasses.make_dataclass(
+    "SolveRequest",
+    _question_fields(),
+    frozen=True,
+    slots=True,
+    kw_only=True,
+    bases=(Record,),
+    namespace={"__doc__": "What `solve` takes, made from its parts."},
+)
+
+
+def solve(  # noqa: D417 (plan_budget describes the others)
     unknown: str,
     *,
+    users: int | None = None,
+    dim: int,
+    kernel: str = "gaussian",
+    repetitions: int | None = None,
+    bitsum: str = "rr",
+    epsilon: float | None = None,
+    delta: float,
+    accountant: str = "auto",
+    min_users: int | None = None,
+    classes: int | None = None,
+    label_epsilon: float | None = None,
+    labels: str = "separate",
+    bias: float | None = None,
+    bound: float | None = None,
+    noise_shape: int = 1,
+    excess_error: float | None = None,
     target_error: float | None = None,
     max_messages: float | None = None,
     measure: str = "predicted",
     progress: Progress | None = None,
-    **request: Any,
 ) -> Plan:
-    """The plan with the smallest `unknown` ("epsilon", "users", "repetitions" or "messages") that meets the rest.
+    """The plan with the smallest `unknown` that meets the rest.
 
-    For "messages" the repetitions are free and, with bitsum "auto", so is the protocol.
+    All other names are those of `plan_budget`.
+
+    Args:
+        unknown: what to find the smallest value of; leave it out of the other names (messages: repetitions are free
+            and, with bitsum auto, so is the protocol)
+        target_error: largest error of the density that will do
+        max_messages: most messages per user that will do
+        measure: which error target_error limits (bound: that of Theorem 3.2)
+        progress: called with a line of text now and then
+
+    Raises:
+        InvalidInputError: a value breaks a rule.
+        InfeasibleError: no value of the unknown is enough.
     """
-    require_choice("unknown", unknown, QUESTIONS)
+    values = locals().copy()  # exactly the fields of a question, and progress
+    del values["progress"]
+    question = SolveRequest(**values)
+    names = fields_of(PlanRequest).keys() & fields_of(SolveRequest).keys()
+    known = {name: getattr(question, name) for name in names}
+    if unknown == MESSAGES and target_error is None:
+        raise InvalidInputError("target_error=None: without a target no messages are needed at all; give one.")
+    goal = Goal(**{name: getattr(question, name) for name in fields_of(Goal)})
     if unknown == MESSAGES:
-        return _fewest_messages(target_error, max_messages, measure, progress, request)
-    wanted = Wanted(target_error=target_error, max_messages=max_messages, measure=measure)
+        return _fewest_messages(goal, known, progress)
+    return _smallest_unknown(unknown, goal, known, progress)
+
+
+def _smallest_unknown(unknown: str, goal: Goal, known: Mapping[str, Any], progress: Progress | None) -> Plan:
+    """The plan with the smallest ε, number of users or repetitions, found without proofs and then certified."""
     say = progress or silent
-    if request.get(unknown) is not None:
+    if known[unknown] is not None:
         raise InvalidInputError(
-            f"{unknown}={request[unknown]!r} was given, but {unknown} is to be solved for; leave it out."
+            f"{unknown}={known[unknown]!r} was given, but {unknown} is to be solved for; leave it out."
         )
     low, high = UNKNOWNS[unknown]
 
-    def asked(value: float) -> PlanRequest:
+    def request_with(value: float) -> PlanRequest:
         number = value if unknown == "epsilon" else round(value)
-        return read_request({**request, unknown: number, "allow_useless": True})
+        return read_request({**known, unknown: number, "allow_useless": True})
 
     def shortfall(value: float, *, certified: bool) -> str | None:
         say(f"trying {unknown} = {value:.6g}")
-        wish = asked(value)
+        request = request_with(value)
         try:
-            protocol, _, _ = choose(wish, certified=certified)
+            protocol, _, _ = choose(request, certified=certified)
         except InfeasibleError as error:
             return str(error)
-        return wanted.shortfall(wish, protocol)
+        return goal.shortfall(request, protocol)
 
-    asked(high)  # validates everything else
-    if request.get("classes") is not None and unknown == "users":
-        low = max(low, 2 * int(request["classes"]))
-    if unknown == "users" and request.get("min_users") is not None:
-        low = max(low, int(request["min_users"]) * asked(high).n_protocols)
+    largest = request_with(high)  # validates everything else
+    if unknown == "users":
+        low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
     best = _smallest(
         lambda value: shortfall(value, certified=False), low, high, whole=unknown != "epsilon", name=unknown
     )
@@ -116,43 +187,25 @@ def solve(
         if best >= high:
             raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {missing}; relax the target.")
         best = min(high, best * (1.0 + _PRECISION) if unknown == "epsilon" else math.ceil(best * (1.0 + _PRECISION)))
-    solved = plan(asked(best), progress=progress)
-    shown = solved.request.epsilon if unknown == "epsilon" else getattr(solved.request, unknown)
-    why = f"solved for the smallest {unknown}: {shown:g} (to {_PRECISION:.1%})"
+    solved = plan(request_with(best), progress=progress)
+    why = f"solved for the smallest {unknown}: {getattr(solved.request, unknown):g} (to {_PRECISION:.1%})"
     return dataclasses.replace(solved, reasons=(why, *solved.reasons))
 
 
-def _fewest_messages(
-    target_error: float | None,
-    max_messages: float | None,
-    measure: str,
-    progress: Progress | None,
-    request: Mapping[str, Any],
-) -> Plan:
+def _fewest_messages(goal: Goal, known: Mapping[str, Any], progress: Progress | None) -> Plan:
     """The plan of fewest messages per user among the protocols that may be used, each with the fewest repetitions."""
-    if target_error is None:
-        raise InvalidInputError("target_error=None: without a target no messages are needed at all; give one.")
-    chosen = request.get("bitsum", PlanRequest.__dataclass_fields__["bitsum"].default)
-    found, refusals = [], []
+    chosen = known["bitsum"]
+    plans, refusals = [], []
     for name in BITSUMS if chosen == "auto" else (chosen,):
         try:
-            found.append(
-                solve(
-                    "repetitions",
-                    target_error=target_error,
-                    max_messages=max_messages,
-                    measure=measure,
-                    progress=progress,
-                    **{**request, "bitsum": name},
-                )
-            )
+            plans.append(_smallest_unknown("repetitions", goal, {**known, "bitsum": name}, progress))
         except PrivkdeError as error:  # also an accountant that does not suit this protocol
             if chosen != "auto":
                 raise
             refusals.append(f"{name}: {error}")
-    if not found:
+    if not plans:
         raise InfeasibleError("; ".join(refusals))
-    best = min(found, key=lambda one: one.messages_per_user)
+    best = min(plans, key=lambda solved: solved.messages_per_user)
     why = f"solved for the fewest messages per user: {best.messages_per_user:.6g} with {best.bitsum}"
     return dataclasses.replace(best, reasons=(why, *best.reasons))
 

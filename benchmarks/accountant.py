@@ -16,10 +16,9 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from accounting.calibration import least_noise
-from accounting.composition import LADDER, Touched
-from accounting.designs import Target, design
+from accounting.composition import LADDER, Target, Touched
 from accounting.mechanisms import RandomizedResponse
+from accounting.numerics.calibration import least_noise
 
 EPSILON, DELTA, INSTANCES, USERS = 2.0, 1e-6, 768, 30_000
 T = TypeVar("T")
@@ -39,9 +38,7 @@ def timed(work: Callable[[], T], repeats: int = 3) -> tuple[float, T]:
 def ours(n_users: int, *, certified: bool = True) -> RandomizedResponse:
     """Our calibration, with or without the supremum over the others' data."""
     target = Target(rung=LADDER["pld"], touched=Touched(groups=INSTANCES, per_group=1), epsilon=EPSILON, delta=DELTA)
-    found = design("rr", n_users=n_users, target=target, certified=certified)
-    assert isinstance(found, RandomizedResponse)
-    return found
+    return target.design(RandomizedResponse, n_users, certified=certified)
 
 
 def theirs(n_users: int, interval: float) -> RandomizedResponse:

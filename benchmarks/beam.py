@@ -36,12 +36,12 @@ from rich.table import Table
 
 from accounting import Plan, plan_budget
 from benchmarks.record import about, write
-from privkde.announcement import Announcement
-from privkde.datasets import read_vectors
-from privkde.engines import Engine, engine, local
+from privkde.draws.randomness import new_public_seed, private_randomness
+from privkde.engines import Engine, engine
 from privkde.engines.users import Users
-from privkde.files import require_writable
-from privkde.randomness import new_public_seed, private_randomness
+from privkde.protocol.announcement import Announcement
+from privkde.storage.datasets import read_vectors
+from privkde.storage.files import require_writable
 
 PLANS: dict[str, dict[str, Any]] = {
     "gaussian": {"kernel": "gaussian", "dim": 384, "repetitions": 768},
@@ -93,7 +93,7 @@ def prepared(folder: Path, name: str, size: Size) -> None:
             target = folder / what / str(number)
             target.mkdir(parents=True)
             clients = Users(announcement=announcement, rows=x, index=part)
-            local.randomize(clients, target, stream=private_randomness().stream)
+            engine("local").randomize(clients, target, stream=private_randomness().stream)
 
 
 def chosen(name: str) -> Engine:

@@ -29,17 +29,16 @@ from rich.progress import track
 from rich.table import Table
 
 from accounting import Plan, PlanRequest, plan_budget
-from accounting.composition import Geometric, PrivacyLossComposition, Touched
-from accounting.designs import Target, design
-from accounting.mechanisms import GaussianMechanism
+from accounting.composition import Geometric, PrivacyLossComposition, Target, Touched
+from accounting.mechanisms import GaussianMechanism, RandomizedResponse
 from benchmarks.record import about, write
-from privkde.baselines import central_sums, exact_densities
+from privkde.draws.randomness import private_randomness
 from privkde.engines.local import collect
-from privkde.estimators import PrivateKDEClassifier
-from privkde.files import require_writable
-from privkde.prediction import expected_error
-from privkde.randomness import private_randomness
-from privkde.rounds import Collection, Terms
+from privkde.learning.baselines import central_sums, exact_densities
+from privkde.learning.estimators import PrivateKDEClassifier
+from privkde.learning.prediction import expected_error
+from privkde.protocol.rounds import Collection, Terms
+from privkde.storage.files import require_writable
 
 NOISE: dict[str, Any] = {"users": 30_000, "dim": 768, "epsilon": 2.0, "delta": 1e-6}
 DELTA, LABEL_EPSILON = 1e-5, 5.0
@@ -103,7 +102,7 @@ def noise() -> Row:
         epsilon=epsilon,
         delta=delta,
     )
-    generic = design("rr", n_users=users, target=target)
+    generic = target.design(RandomizedResponse, users)
     rows = [_noise_row("Theorem 1, Δ² = 1", generic.parameters(), generic.rmse(), 1.0)]
     asked: dict[str, Any] = {**NOISE, "kernel": "inner-product"}
     planned = PlanRequest(**asked, accountant="geometric").rounding_bound
@@ -118,7 +117,7 @@ def noise() -> Row:
         plan = plan_budget(**asked, **options)
         rows.append(_noise_row(name, plan.parameters, plan.bitsum_rmse, plan.request.facts().bound))
     alone = Target(rung=PrivacyLossComposition(), touched=Touched(groups=1, per_group=1), epsilon=epsilon, delta=delta)
-    least = design("rr", n_users=users, target=alone)
+    least = alone.design(RandomizedResponse, users)
     rows.append(_noise_row("one bit that flips", least.parameters(), least.rmse(), 1.0))
     central = GaussianMechanism.calibrate(epsilon, delta, 1.0).standard_deviation
     rows.append({**dict.fromkeys(rows[0]), "way": "central Gaussian mechanism", "scaled_rmse": central})

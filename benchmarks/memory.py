@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from privkde.blocks import Index
+from privkde.storage.user_blocks import Index
 
 _STATUS = Path("/proc/self/status")
 

@@ -18,14 +18,14 @@ from rich.table import Table
 
 from accounting import plan_budget
 from benchmarks.memory import RepeatedRows, peak_memory
-from privkde.announcement import Announcement
-from privkde.bitsum.randomized_response import ShuffledResponse
-from privkde.blocks import BLOCK_ENTRIES, Index, in_blocks
+from privkde.bitsum.randomized_response import RandomizedResponseBitsum
+from privkde.draws.randomness import new_public_seed, private_randomness
+from privkde.draws.sampling import column_sums
 from privkde.engines.local import collect
 from privkde.kernels import LsqFamily
-from privkde.model import FeatureSums
-from privkde.randomness import new_public_seed, private_randomness
-from privkde.sampling import column_sums
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.model import FeatureSums
+from privkde.storage.user_blocks import BLOCK_ENTRIES, Index, in_blocks
 
 USERS, DIM, REPETITIONS = 20_000, 768, 768
 MANY_USERS = 1_000_000
@@ -60,7 +60,7 @@ def rounding(table: Table, family: LsqFamily, flip: float) -> None:
     """Rounding, flips and counts against NumPy's way, which uses one thread."""
     features = family.scaled_features(unit_vectors(BLOCK))
     probabilities = (0.5 + (0.5 - flip) * features).astype(np.float32)
-    response, stream = ShuffledResponse(flip=flip), private_randomness().stream
+    response, stream = RandomizedResponseBitsum(flip=flip), private_randomness().stream
     rng = np.random.default_rng(0)
     blocks = range(40)
 

@@ -5,14 +5,50 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from privkde.estimators import PrivateKDE, PrivateKDEClassifier
+    from privkde.engines import engine
+    from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+    from privkde.ledger import Ledger
+    from privkde.protocol.announcement import Announcement
+    from privkde.protocol.model import DensityModel
+    from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
+    from privkde.protocol.rounds import Collection, Terms
 
 __version__ = version("privkde")
-__all__ = ["PrivateKDE", "PrivateKDEClassifier"]
+__all__ = [
+    "Analyzer",
+    "Announcement",
+    "Collection",
+    "DensityModel",
+    "Ledger",
+    "PrivateKDE",
+    "PrivateKDEClassifier",
+    "Randomizer",
+    "Shuffler",
+    "Terms",
+    "engine",
+]
+
+_MODULES = {
+    "Analyzer": "protocol.parties",
+    "Announcement": "protocol.announcement",
+    "Collection": "protocol.rounds",
+    "DensityModel": "protocol.model",
+    "Ledger": "ledger",
+    "PrivateKDE": "learning.estimators",
+    "PrivateKDEClassifier": "learning.estimators",
+    "Randomizer": "protocol.parties",
+    "Shuffler": "protocol.parties",
+    "Terms": "protocol.rounds",
+    "engine": "engines",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load the estimators, and scikit-learn with them, when they are first asked for: planning needs neither."""
-    if name in __all__:
-        return getattr(import_module("privkde.estimators"), name)
-    raise AttributeError(f"module 'privkde' has no attribute {name!r}")
+    """Load a public name, and the libraries that it needs, when it is first used: planning needs none of them."""
+    if name not in _MODULES:
+        raise AttributeError(f"module 'privkde' has no attribute {name!r}")
+    return getattr(import_module(f"privkde.{_MODULES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

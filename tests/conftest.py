@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests import extras
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -22,14 +24,20 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Also for the doctests, which are outside this folder."""
+    config.pluginmanager.register(extras, "extras")
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """A real browser; where there is none, tests that need it are skipped."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright, which drives the browser, is not installed")
+    """A real browser, for tests marked `extras`."""
+    from playwright.sync_api import sync_playwright
+
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
         pytest.skip("no chromium in PATH to show pages in")
-    with api.sync_playwright() as driver:
+    with sync_playwright() as driver:
         own = driver.chromium.launch(executable_path=found, args=ARGUMENTS)
         yield own
         own.close()

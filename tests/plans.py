@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 
 from accounting import Plan, PlanRequest
-from accounting.planning import plan
-from privkde import rounds
+from accounting.planning import plan, plan_with_advice
+from privkde.cli import plan_command
+from privkde.protocol import rounds
 
 
 @cache
 def _made(request: PlanRequest) -> Plan:
     return plan(request)
+
+
+@cache
+def _advised(request: PlanRequest) -> Plan:
+    return plan_with_advice(request)
 
 
 def plan_for(**request: Any) -> Plan:
@@ -26,11 +32,15 @@ def plan_for(**request: Any) -> Plan:
 
 @contextmanager
 def made_once() -> Iterator[None]:
-    """Collections that ask for the same plan share one."""
+    """Collections and commands that ask for the same plan share one."""
 
     def remembered(request: PlanRequest, *, progress: Any = None) -> Plan:
         return _made(request)
 
+    def advised(request: PlanRequest, *, progress: Any = None) -> Plan:
+        return _advised(request)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "plan", remembered)
+        patch.setattr(plan_command, "plan_with_advice", advised)
         yield

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.profile import Pair
-from privkde.messages import Messages, WireFormat
-from verification.exact import ExactPair, Law
+from accounting.numerics.profile import Pair
+from privkde.protocol.messages import Messages, WireFormat
+from verification.exact.rational_twins import ExactPair, Law
 
 
 def flip_probabilities(low: float = 0.01, high: float = 0.49) -> st.SearchStrategy[float]:

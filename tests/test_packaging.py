@@ -17,6 +17,40 @@ import httpx2
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {
+    "accounting": "what a law guarantees: guarantees, contracts, requests, plans",
+    "accounting/accuracy": "predicted errors of a plan, and of what it is compared with",
+    "accounting/composition": "one rung of the ladder per file",
+    "accounting/mechanisms": "one law per file",
+    "accounting/numerics": "probabilities, profiles and losses",
+    "accounting/releases": "many releases about the same people",
+    "privkde": "the protocol that runs a plan",
+    "privkde/bitsum": "bits to messages, counts to sums",
+    "privkde/cli": "the command `privkde`",
+    "privkde/display": "tables, figures, pages and progress of every command",
+    "privkde/draws": "randomness, and exact draws from it",
+    "privkde/engines": "collections in this process or by Apache Beam",
+    "privkde/kernels": "random features of each kernel",
+    "privkde/learning": "estimators, and what they are compared with",
+    "privkde/ledger": "budgets in a file or on a server",
+    "privkde/protocol": "announcement, parties, rounds, model",
+    "privkde/service": "the planner over HTTP",
+    "privkde/service/page": "its page, scripts and styles",
+    "privkde/storage": "files of vectors, packets and models",
+    "verification": "who tries to refute the above: `privkde audit`",
+    "verification/certified": "plans recomputed with rigorous rounding",
+    "verification/domain": "what inputs may do",
+    "verification/exact": "small systems, enumerated",
+    "verification/reporting": "the report of an audit, and the saboteurs it was tried on",
+    "verification/reporting/templates": "the page of the report, and the registry's entry",
+    "verification/sabotage": "planted faults, which the checks must find",
+    "verification/statistical": "draws against their laws",
+    "verification/statistical/densities": "densities of a whole collection",
+    "verification/statistical/distinguishers": "attacks",
+    "verification/statistical/execution": "counts of real runs",
+    "verification/twins": "each mechanism and kernel defined a second time, independently",
+}
+"""Every folder of the wheel, and why users of the library need it: no experiments, no tests, no guide."""
 PACKAGES = {"accounting", "privkde", "verification"}
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
@@ -30,29 +64,44 @@ def run(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of what git tracks or would track: no stale build folder can leak in."""
-    source = tmp_path_factory.mktemp("source")
+def files() -> set[str]:
+    """What git tracks or would track."""
     listing = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
-    for name in filter(None, listing.split("\0")):
-        if (ROOT / name).is_file():  # a tracked file may be deleted but not yet committed
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, source / name)
+    return {name for name in listing.split("\0") if (ROOT / name).is_file()}  # tracked ones may be deleted
+
+
+@pytest.fixture(scope="module")
+def wheel(files: set[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: no stale build folder can leak in."""
+    source = tmp_path_factory.mktemp("source")
+    for name in files:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
     out = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", out, cwd=source)
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", out, cwd=source)
     (built,) = out.glob("*.whl")
     return built
 
 
-def test_wheel_holds_the_three_packages_whole_and_nothing_else(wheel: Path) -> None:
+def test_wheel_holds_the_three_packages_whole_and_nothing_else(wheel: Path, files: set[str]) -> None:
+    """Modules and data: whatever git has in the packages, and beside it only what the format asks for."""
+    about = f"privkde-{VERSION}.dist-info"
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {name.partition("/")[0] for name in names} == PACKAGES | {f"privkde-{VERSION}.dist-info"}
-    on_disk = {path.relative_to(ROOT).as_posix() for package in PACKAGES for path in (ROOT / package).rglob("*.py")}
-    assert {name for name in names if name.endswith(".py")} == on_disk
+    assert {name for name in names if name.partition("/")[0] != about} == {
+        name for name in files if name.partition("/")[0] in PACKAGES
+    }
     assert {f"{package}/py.typed" for package in PACKAGES} <= names
-    assert f"privkde-{VERSION}.dist-info/licenses/LICENSE" in names
+    assert f"{about}/licenses/LICENSE" in names
 
 
+def test_every_folder_of_the_wheel_has_a_reason(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    folders = {name.rpartition("/")[0] for name in names if name.partition("/")[0] in PACKAGES}
+    assert folders == FOLDERS.keys()
+    assert len(set(FOLDERS.values())) == len(FOLDERS)
+
+
+@pytest.mark.extras
 def test_installed_wheel_plans_a_budget_outside_the_checkout(wheel: Path, tmp_path: Path) -> None:
     """Installs with the core dependencies only: the command line must not need an extra.
 

@@ -6,9 +6,11 @@ import dataclasses
 import math
 from functools import lru_cache
 
-from accounting import Plan, PlanRequest
+from accounting import InfeasibleError, Plan, PlanRequest
 from accounting.planning import plan as make_plan
+from verification.twins import kernel_twin
 
+LARGEST_EPSILON = 50.0
 LARGEST_CLIPPED = 0.75
 """R of a miniature whose plan clips, at most: below 1, so that it rotates and clips, too."""
 
@@ -38,7 +40,7 @@ def miniature(
         request,
         users=users,
         dim=dim,
-        repetitions=None if request.kernel == "inner-product" else (repetitions or 1),
+        repetitions=None if kernel_twin(plan).identity else (repetitions or 1),
         bitsum=plan.bitsum,
         accountant=plan.accountant,
         epsilon=float(request.epsilon) if epsilon is None else epsilon,
@@ -46,20 +48,31 @@ def miniature(
         min_users=None,
         classes=2 if joint else None,
         label_epsilon=None,
-        bound=_bound(request, dim),
+        bound=_bound(request, dim) if kernel_twin(plan).identity else None,
         noise_shape=int(plan.parameters.get("noise_shape", 1)),
         allow_useless=True,
     )
     return _made(small)
 
 
-def _bound(request: PlanRequest, dim: int) -> float | None:
+def feasible_miniature(plan: Plan, *, users: int, dim: int, repetitions: int, most_loose: float) -> Plan:
+    """A miniature for the plan's own ε or, where so few users cannot keep that, for 2, 4, … times as much."""
+    factor = 1.0
+    while True:
+        epsilon = min(LARGEST_EPSILON, factor * float(plan.request.epsilon))
+        try:
+            return miniature(plan, users=users, dim=dim, repetitions=repetitions, epsilon=epsilon)
+        except InfeasibleError:
+            factor *= 2.0
+            if factor > most_loose:
+                raise
+
+
+def _bound(request: PlanRequest, dim: int) -> float:
     """R of identity features in `dim` dimensions: R√d is kept, so coordinates are clipped about as often.
 
     At most `LARGEST_CLIPPED`, unless the plan has R = 1 or there is only one dimension, in which nothing is rotated
     and Σ t² = 1/R² cannot be reached.
     """
-    if request.kernel != "inner-product":
-        return None
     bound = request.facts().bound
     return 1.0 if bound >= 1.0 or dim == 1 else min(LARGEST_CLIPPED, bound * math.sqrt(request.dim / dim))

@@ -6,19 +6,25 @@ import numpy as np
 
 from accounting import InvalidInputError, Plan, View
 from privkde.bitsum import Tally, executed
-from privkde.model import DensityModel
-from verification.verdicts import Check, Effort, Finding, Layer, Subject, finding
+from privkde.protocol.model import DensityModel
+from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
 LATTICE_SLACK = 1e-4
 """How far from a whole number a count may be that was computed back from a published sum, in double precision."""
 
 
+@check(
+    "published-model",
+    Layer.CERTIFIED,
+    "the model was published by this plan",
+    applies=lambda subject: subject.model is not None,
+)
 def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """What can be told from the file alone; whether the draws were secret is the publisher's word."""
+    """What the file alone shows; whether the draws were secret is the publisher's word."""
     model = subject.model
     if model is None:
         raise InvalidInputError("no model was given; audit with --model.")
-    found = [
+    breaches = [
         *([] if model.private else ["the private draws came from a seed, so the model keeps no promise"]),
         *_of_another(subject.plan, model),
         *_weaker(subject.plan, model),
@@ -26,30 +32,31 @@ def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
         *_impossible(model),
     ]
     return finding(
-        "published-model",
-        Layer.CERTIFIED,
         "The model was published by this plan: it promises no less, its parameters keep that, its sums are possible.",
-        statistic=float(len(found)),
+        statistic=float(len(breaches)),
         bound=0.0,
-        found="; ".join(found),
+        found="; ".join(breaches),
         note="Statistic: breaches. Sums that were altered to other possible values cannot be told from noise.",
     )
 
 
 def _of_another(plan: Plan, model: DensityModel) -> list[str]:
     """What shows that the model was collected by another plan: protocol, classes, number of users."""
-    asked, users = plan.request, sum(model.n_users)
-    fewest = asked.counted_users * asked.n_protocols
+    request, users = plan.request, sum(model.n_users)
+    fewest = request.counted_users * request.n_protocols
+    labels = {made.request.labels for made in model.plans} if request.joint else {request.labels}
     facts = {
-        "bitsum": (plan.bitsum, {one.bitsum for one in model.plans}),
-        "labels": (asked.labels, {one.request.labels for one in model.plans} if asked.joint else {asked.labels}),
-        "classes": (asked.classes is not None, {bool(model.labels)}),
+        "bitsum": (plan.bitsum, {made.bitsum for made in model.plans}),
+        "labels": (request.labels, labels),
+        "classes": (request.classes is not None, {bool(model.labels)}),
     }
     breaches = [
-        f"the plan has {name} {said!r} and the model has not" for name, (said, of) in facts.items() if of != {said}
+        f"the plan has {name} {planned!r} and the model has not"
+        for name, (planned, published) in facts.items()
+        if published != {planned}
     ]
-    if not fewest <= users <= asked.users and len(model.plans) == asked.n_protocols:
-        breaches.append(f"the plan is for {fewest:,} to {asked.users:,} users and the model has {users:,}")
+    if not fewest <= users <= request.users and len(model.plans) == request.n_protocols:
+        breaches.append(f"the plan is for {fewest:,} to {request.users:,} users and the model has {users:,}")
     return breaches
 
 
@@ -60,10 +67,10 @@ def _weaker(plan: Plan, model: DensityModel) -> list[str]:
     """
     made = {(g.adjacency, g.view): g for g in model.contract.guarantees}
     breaches = []
-    for asked in plan.guarantees:
-        given = made.get((asked.adjacency, asked.view))
-        if asked.view is not View.LOCAL and (given is None or not given.implies(asked)):
-            breaches.append(f"the plan promises {asked} and the model {given or 'does not'}")
+    for promise in plan.guarantees:
+        kept = made.get((promise.adjacency, promise.view))
+        if promise.view is not View.LOCAL and (kept is None or not kept.implies(promise)):
+            breaches.append(f"the plan promises {promise} and the model {kept or 'does not'}")
     return breaches + [
         "the model's parameters are not the plan's for the same request"
         for other in model.plans
@@ -88,9 +95,9 @@ def _impossible(model: DensityModel) -> list[str]:
     breaches = []
     for announcement, sums, n in zip(model.announcements, model.sums, model.n_users, strict=True):
         bitsum = executed(announcement.plan.protocol())
-        none, one = (float(bitsum.estimate(Tally(np.array([k]), np.array([0])), n)[0]) for k in (0, 1))
+        least, next_one = (float(bitsum.estimate(Tally(np.array([k]), np.array([0])), n)[0]) for k in (0, 1))
         estimates = (sums / announcement.plan.request.facts().bound + n) / 2.0
-        counts = (estimates - none) / (one - none)
+        counts = (estimates - least) / (next_one - least)
         off = np.abs(counts - np.round(counts)) > LATTICE_SLACK
         if bitsum.one_message_each:
             off |= (counts < -LATTICE_SLACK) | (counts > n + LATTICE_SLACK)
@@ -99,12 +106,4 @@ def _impossible(model: DensityModel) -> list[str]:
     return breaches
 
 
-CHECKS = (
-    Check(
-        name="published-model",
-        layer=Layer.CERTIFIED,
-        about="the model was published by this plan",
-        run=check_model,
-        applies=lambda subject: subject.model is not None,
-    ),
-)
+CHECKS = (check_model,)

@@ -1,4 +1,4 @@
-"""What an attempt to refute a promise may say: `Refuted` with a witness, or `NotRefuted` and how hard was tried.
+"""What an attempt to refute a promise may say: `Refuted` with a witness, or `NotRefuted` and how hard it tried.
 
 There is no third verdict: nothing here proves anything. A check that could not run raises.
 """
@@ -12,7 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from accounting import Plan
-from privkde.model import DensityModel
+from privkde.protocol.model import DensityModel
+from verification.evidence import Evidence
 
 FALSE_ALARM_RATE = 1e-6
 """Bound on the probability that any check of one audit of an honest system says `Refuted`."""
@@ -48,17 +49,14 @@ class Refuted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotRefuted:
-    """No contradiction was found. An honest system is refuted with probability at most `alpha`.
+    """No contradiction was found.
 
     A defect of size `smallest_detectable_defect` (in the unit that the finding's note names) is found with probability
-    at least `power`, which is None where nothing is known of it, as in a search. Exact and certified checks have
-    alpha 0.
+    at least `power`, which is None where nothing is known of it, as in a search.
     """
 
-    alpha: float
     power: float | None
     smallest_detectable_defect: float | None
-    seed: int | None = None
 
 
 Verdict = Refuted | NotRefuted
@@ -68,52 +66,57 @@ Verdict = Refuted | NotRefuted
 class Finding:
     """One claim and what became of it: refuted exactly if `statistic` is beyond `bound`."""
 
-    name: str
-    layer: Layer
     claim: str
     """One sentence that is true if the system is honest."""
     verdict: Verdict
     statistic: float
     bound: float
     alpha: float
-    seed: int | None
+    """An honest system is refuted with at most this probability; 0 for exact and certified checks."""
     note: str = ""
     """Unit of the smallest detectable defect, approximations, what was not covered."""
-    curve: tuple[tuple[float, float], ...] = ()
-    """Points to draw, such as empirical lower bounds (ε, δ); what they are is in the note."""
+    evidence: Evidence | None = None
+    """What was measured besides the statistic, where there is more to draw or to list."""
 
     @property
     def refuted(self) -> bool:
         """Whether the verdict is `Refuted`."""
         return isinstance(self.verdict, Refuted)
 
+    @property
+    def witness(self) -> Witness | None:
+        """What refutes the claim, if it is refuted."""
+        return self.verdict.witness if isinstance(self.verdict, Refuted) else None
+
+    @property
+    def power(self) -> float | None:
+        """Of a claim that is not refuted, where it is known."""
+        return self.verdict.power if isinstance(self.verdict, NotRefuted) else None
+
+    @property
+    def smallest_detectable_defect(self) -> float | None:
+        """Of a claim that is not refuted, where it is known."""
+        return self.verdict.smallest_detectable_defect if isinstance(self.verdict, NotRefuted) else None
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        verdict = self.verdict
         document: dict[str, Any] = {
-            "name": self.name,
-            "layer": str(self.layer),
             "claim": self.claim,
-            "verdict": "refuted" if isinstance(verdict, Refuted) else "not-refuted",
             "alpha": self.alpha,
-            "power": None if isinstance(verdict, Refuted) else verdict.power,
-            "smallest_detectable_defect": (
-                None if isinstance(verdict, Refuted) else verdict.smallest_detectable_defect
-            ),
-            "seed": self.seed,
+            "power": self.power,
+            "smallest_detectable_defect": self.smallest_detectable_defect,
             "statistic": self.statistic,
             "bound": self.bound,
             "note": self.note,
-            "curve": [list(point) for point in self.curve],
+            "curve": [] if self.evidence is None else [list(point) for point in self.evidence.curve],
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
         }
-        if isinstance(verdict, Refuted):
-            document["witness"] = {"found": verdict.witness.found, "numbers": dict(verdict.witness.numbers)}
+        if self.witness is not None:
+            document["witness"] = {"found": self.witness.found, "numbers": dict(self.witness.numbers)}
         return document
 
 
 def finding(
-    name: str,
-    layer: Layer,
     claim: str,
     *,
     statistic: float,
@@ -123,29 +126,16 @@ def finding(
     alpha: float = 0.0,
     power: float | None = None,
     smallest_detectable_defect: float | None = None,
-    seed: int | None = None,
     note: str = "",
-    curve: tuple[tuple[float, float], ...] = (),
+    evidence: Evidence | None = None,
 ) -> Finding:
     """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness."""
-    verdict: Verdict
-    if statistic <= bound:
-        verdict = NotRefuted(alpha=alpha, power=power, smallest_detectable_defect=smallest_detectable_defect, seed=seed)
-    else:
-        verdict = Refuted(
-            witness=Witness(found=found, numbers={"statistic": statistic, "bound": bound, **(numbers or {})})
-        )
+    verdict: Verdict = NotRefuted(power=power, smallest_detectable_defect=smallest_detectable_defect)
+    if not statistic <= bound:
+        numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
+        verdict = Refuted(witness=Witness(found=found, numbers=numbers))
     return Finding(
-        name=name,
-        layer=layer,
-        claim=claim,
-        verdict=verdict,
-        statistic=statistic,
-        bound=bound,
-        alpha=alpha,
-        seed=seed,
-        note=note,
-        curve=curve,
+        claim=claim, verdict=verdict, statistic=statistic, bound=bound, alpha=alpha, note=note, evidence=evidence
     )
 
 
@@ -155,6 +145,11 @@ class Subject:
 
     plan: Plan
     model: DensityModel | None = None
+
+    @property
+    def reports_labels(self) -> bool:
+        """Whether users report randomized labels."""
+        return self.plan.request.label_response() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +164,20 @@ QUICK, FULL = Effort("quick", 1), Effort("full", 10)
 """All checks together: under a minute, under fifteen, on two cores."""
 
 
+Attempt = Callable[[Subject, Effort, int], Finding]
+"""Tries to refute a claim about the subject; the last argument is the seed of its draws."""
+Applies = Callable[[Subject], bool]
+Needs = Callable[[Subject], str]
+
+
+def _always(subject: Subject) -> bool:
+    return True
+
+
+def _nothing(subject: Subject) -> str:
+    return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One attempt to refute: which plans it applies to, and how it runs."""
@@ -177,9 +186,18 @@ class Check:
     layer: Layer
     about: str
     """What is checked, in a few words, for tables."""
-    run: Callable[[Subject, Effort, int], Finding] = field(hash=False, compare=False)
-    applies: Callable[[Subject], bool] = field(default=lambda subject: True, hash=False, compare=False)
+    run: Attempt = field(hash=False, compare=False)
+    applies: Applies = field(default=_always, hash=False, compare=False)
+    needs: Needs = field(default=_nothing, hash=False, compare=False)
+    """What is missing, in words, for this check to run on the subject; empty if nothing is."""
 
     def seed(self, base: int) -> int:
         """This check's own seed: other checks do not change it."""
         return (base * 1_000_003 + zlib.crc32(self.name.encode())) % 2**63
+
+
+def check(
+    name: str, layer: Layer, about: str, *, applies: Applies = _always, needs: Needs = _nothing
+) -> Callable[[Attempt], Check]:
+    """Make a check of the function that tries to refute."""
+    return lambda run: Check(name=name, layer=layer, about=about, run=run, applies=applies, needs=needs)

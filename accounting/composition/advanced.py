@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.composition.base import Touched, instance_delta, log_ratio
+from accounting.composition.rung import Rung, Touched
 from accounting.contract import Evidence, EvidenceKind
-from accounting.mechanisms.base import BitsumProtocol
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol
 
 
 def advanced_epsilon(instance_epsilon: float, times: int, slack_delta: float) -> float:
@@ -40,7 +40,7 @@ def instance_epsilon_for(epsilon: float, times: int, slack_delta: float) -> floa
 
 
 @dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Rung):
     """Half of δ to the composition (δ'), half to the k instances (δ₀ = δ/2k); ε₀ by bisection.
 
     All k touched instances are composed at once. The paper first adds up the coordinates of a
@@ -48,13 +48,12 @@ class Advanced:
     """
 
     name: ClassVar[str] = "advanced"
-
-    def excess(
-        self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float, *, certified: bool
-    ) -> float:
-        """ln(δ_instance(ε₀)/δ₀)."""
-        epsilon_0, delta_0 = self.instance_point(protocol, touched, epsilon, delta)
-        return log_ratio(instance_delta(protocol, epsilon_0, certified=certified), delta_0)
+    evidence: ClassVar[Evidence] = Evidence(
+        kind=EvidenceKind.THEOREM,
+        method="advanced composition of the exact instance profile, δ split in halves",
+        source="the paper, Theorem 3.2; docs/proofs/composition.md, Proposition 2",
+    )
+    auto_group: ClassVar[int | None] = 2
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """Advanced composition of the exact instance ε at δ/2k."""
@@ -66,11 +65,6 @@ class Advanced:
         """(ε₀, δ/2k) with ε₀ solving Theorem 3.2."""
         return instance_epsilon_for(epsilon, touched.total, delta / 2.0), delta / (2.0 * touched.total)
 
-    @property
-    def evidence(self) -> Evidence:
+    def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
         """Theorem 3.2."""
-        return Evidence(
-            kind=EvidenceKind.THEOREM,
-            method="advanced composition of the exact instance profile, δ split in halves",
-            source="the paper, Theorem 3.2; docs/proofs/composition.md, Proposition 2",
-        )
+        return "ε = ε₀(e^ε₀ − 1)·k + ε₀·sqrt(2k ln(1/δ')), δ = k·δ₀ + δ', δ' = δ/2 (Theorem 3.2)."

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.composition.base import Touched, instance_delta, log_ratio
+from accounting.composition.rung import Rung, Touched
 from accounting.contract import Evidence, EvidenceKind
-from accounting.mechanisms.base import BitsumProtocol
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol
 
 
 @dataclass(frozen=True, slots=True)
-class Basic:
+class Basic(Rung):
     """ε₀ = ε/k, δ₀ = δ/k, each instance by its exact law."""
 
     name: ClassVar[str] = "basic"
-
-    def excess(
-        self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float, *, certified: bool
-    ) -> float:
-        """ln(δ_instance(ε/k)/(δ/k))."""
-        k = touched.total
-        return log_ratio(instance_delta(protocol, epsilon / k, certified=certified), delta / k)
+    evidence: ClassVar[Evidence] = Evidence(
+        kind=EvidenceKind.THEOREM,
+        method="basic composition of the exact instance profile: ε and δ add",
+        source="docs/proofs/composition.md, Proposition 1",
+    )
+    keeps_zero_delta: ClassVar[bool] = True
+    auto_group: ClassVar[int | None] = 2
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """The exact ε of one instance at δ/k, k times."""
@@ -33,11 +33,6 @@ class Basic:
         """(ε/k, δ/k)."""
         return epsilon / touched.total, delta / touched.total
 
-    @property
-    def evidence(self) -> Evidence:
-        """Basic composition."""
-        return Evidence(
-            kind=EvidenceKind.THEOREM,
-            method="basic composition of the exact instance profile: ε and δ add",
-            source="docs/proofs/composition.md, Proposition 1",
-        )
+    def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
+        """Both add up."""
+        return "ε = k·ε₀, δ = k·δ₀ (basic composition)."

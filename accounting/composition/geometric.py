@@ -8,21 +8,24 @@ instances. Proofs: docs/proofs/geometric.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from accounting.composition.base import Touched, log_ratio
+from accounting.composition.rung import Curve, Rung, Touched, log_ratio
 from accounting.composition.shifted import ORDERS, Atoms, Cut, corners, over_shifts, rates
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
-from accounting.losses import DominatingLoss
-from accounting.mechanisms.base import BitsumProtocol, all_kinds, likely_pairs
-from accounting.pmf import Array, binomial
-from accounting.profile import LossGrid, Pair, ProfileTable, smallest_epsilon
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
+from accounting.numerics.losses import DominatingLoss
+from accounting.numerics.pmf import Array, binomial
+from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_table
+
+if TYPE_CHECKING:
+    from accounting.kernels import KernelFacts
 
 CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDERS)
 """ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
@@ -102,20 +105,12 @@ def coins(n_users: int, touched: Touched, cuts: tuple[Cut, ...]) -> tuple[Rest, 
         lower=np.concatenate([law.values, [0.0]]),
         missing=law.missing + edge,
     )
-    loss = _symmetric_loss([ProfileTable.of_pair(pair, _grid(pair))])
+    loss = DominatingLoss.from_table(symmetric_table([ProfileTable.of_pair(pair, _grid(pair))]))
     return Rest.of(loss, touched, cuts), touched.total * math.exp(-mean * COIN_SLACK**2 / 2.0)
 
 
 def _grid(pair: Pair) -> LossGrid:
     return LossGrid.for_pair(pair, n_compositions=1, negligible=NEGLIGIBLE, steps_per_deviation=STEPS_PER_DEVIATION)
-
-
-def _symmetric_loss(kinds: Sequence[ProfileTable]) -> DominatingLoss:
-    """One pair that dominates all kinds in both directions."""
-    joined = kinds[0]
-    for kind in kinds:
-        joined = joined.join(kind).join(kind.reversed())
-    return DominatingLoss.from_table(joined)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +125,8 @@ class GeometricBound:
     @staticmethod
     def of(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
         """Everything that does not depend on ε."""
-        pairs = likely_pairs(protocol)
-        grid = _grid(pairs[0])
-        kinds = all_kinds(protocol, grid) if certified else [ProfileTable.of_pair(pair, grid) for pair in pairs]
-        loss = _symmetric_loss(kinds)
+        kinds = searched_kinds(protocol, _grid(likely_pairs(protocol)[0]), certified=certified)
+        loss = DominatingLoss.from_table(symmetric_table(kinds))
         cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in CUT_SHARES)
         return GeometricBound(
             loss=loss, n_users=protocol.n_users, touched=touched, any_data=Rest.of(loss, touched, cuts)
@@ -165,28 +158,35 @@ def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
     return atoms.infinite + float(np.min(rest.delta(budget, left) @ upper[seen]))
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _bound(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
-    """`GeometricBound.of`, kept for the protocol at hand: a noise level that holds is asked for its ε next."""
+    """`GeometricBound.of`, kept for the last protocols: after a noise level that holds, its ε and curve follow."""
     return GeometricBound.of(protocol, touched, delta, certified=certified)
 
 
 @dataclass(frozen=True, slots=True)
-class Geometric:
+class Geometric(Rung):
     """Noise for the distance that one user can shift all bits together, not for the number of bits."""
 
     name: ClassVar[str] = "geometric"
+    evidence: ClassVar[Evidence] = Evidence(
+        kind=EvidenceKind.COMPUTATION,
+        method="squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments of"
+        " the exact law per unit of squared shift, supremum over shifts and over the others' data",
+        source="docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+    )
+    uses_shifts: ClassVar[bool] = True
 
     def excess(
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float, *, certified: bool
     ) -> float:
         """ln(δ(ε)/δ)."""
-        _refuse_pure(delta)
+        _refuse_zero(delta)
         return log_ratio(_bound(protocol, touched, delta, certified=certified).delta(epsilon), delta)
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """Smallest ε of the bound at δ."""
-        _refuse_pure(delta)
+        _refuse_zero(delta)
         return smallest_epsilon(_bound(protocol, touched, delta, certified=True).delta, delta)
 
     def instance_point(
@@ -195,17 +195,53 @@ class Geometric:
         """Implied: the exact ε of one bit that flips completely, at the whole δ."""
         return protocol.epsilon(delta), delta
 
-    @property
-    def evidence(self) -> Evidence:
-        """Truncated Rényi moments per unit of squared shift, supremum over shifts and over the others' data."""
-        return Evidence(
-            kind=EvidenceKind.COMPUTATION,
-            method="squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments of"
-            " the exact law per unit of squared shift, supremum over shifts and over the others' data",
-            source="docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+    def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
+        """By the sum of squared shifts."""
+        return (
+            f"Squared shifts of one user's bits add up to at most Δ² = {touched.shift_budget:.6g}; the bound on"
+            " δ(ε) is computed from that (docs/proofs/geometric.md, which recomputes one plan by hand)."
         )
 
+    def group_for(self, touched: Touched) -> int | None:
+        """Where squared shifts add up to at most half the number of bits.
 
-def _refuse_pure(delta: float) -> None:
+        Below an eighth, what its conversion loses cannot matter, and it is tried before `pld`.
+        """
+        if touched.shift_budget <= touched.total / 8.0:
+            return 0
+        return 1 if touched.shift_budget <= touched.total / 2.0 else None
+
+    def assumed(self, facts: KernelFacts) -> tuple[str, ...]:
+        """Records of the kernel's domain. Source: docs/proofs/geometric.md."""
+        own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most"
+        own += f" Δ²{facts.shift_condition}"
+        if not facts.unit_ball:
+            return (own,)
+        return (
+            own,
+            "so do the clients of all users counted on: their roundings of vectors in the unit ball are noise too",
+        )
+
+    def parameters(self, touched: Touched) -> dict[str, float]:
+        """The bounds on shifts."""
+        return {"squared_shift": touched.shift_budget, "largest_shift": touched.largest_shift}
+
+    def reason(self, touched: Touched) -> str:
+        """With the numbers that make the difference."""
+        numbers = f"here Δ² = {touched.shift_budget:.6g}, and {touched.total} if every bit could flip"
+        return f"{self.evidence.method}; {numbers}"
+
+    def profile(
+        self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
+    ) -> Callable[[float], float]:
+        """The same bound for every ε."""
+        return _bound(protocol, touched, delta, certified=True).delta
+
+    def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
+        """Only where it proves something at the promised δ."""
+        return Rung.curve(self, protocol, touched, delta, proved=proved) if proved else []
+
+
+def _refuse_zero(delta: float) -> None:
     if delta <= 0.0:
         raise InfeasibleError("geometric accounting needs delta > 0; choose accountant 'basic' for a pure promise.")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from accounting.composition.base import Touched, instance_delta, log_ratio
-from accounting.composition.blocks import adaptive_supremum
+from accounting.composition.instance_blocks import adaptive_supremum
+from accounting.composition.rung import Curve, Rung, Touched, instance_delta, log_ratio, spread
 from accounting.contract import Evidence, EvidenceKind
-from accounting.losses import DominatingLoss, Repeated, composed_delta, composed_epsilon
-from accounting.mechanisms.base import BitsumProtocol, all_kinds, likely_pairs
-from accounting.profile import LossGrid, ProfileTable
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
+from accounting.numerics.losses import DominatingLoss, Repeated
+from accounting.numerics.profile import LossGrid, symmetric_table
 
 LARGEST_BLOCK = 24
 NEGLIGIBLE_SHARE = 1e-3
 """Share of δ that may be spent on losses beyond the grid."""
+TILTS = 8
+"""Compositions of which a profile takes the best."""
+POINTS = 33
+"""Points of a curve."""
 
 
 def block_size(times: int) -> int:
@@ -27,25 +32,18 @@ def block_size(times: int) -> int:
 
 def composed_loss(
     protocol: BitsumProtocol, times: int, *, near_epsilon: float | None, delta: float, certified: bool
-) -> tuple[DominatingLoss, int]:
-    """A block's dominating loss and the number of blocks that cover `times` instances.
+) -> Repeated:
+    """Blocks, each with its dominating loss, that cover `times` instances.
 
-    Inside a block the worst data of the others is taken anew after each instance (`adaptive_supremum`);
+    Inside a block the worst data of the others is chosen again after each instance (`adaptive_supremum`);
     the block's profile is then one dominating pair, and blocks compose by convolution. Rounding is smallest
     around `near_epsilon` (None: where δ(ε) = delta).
     """
     grid = LossGrid.for_pair(
         likely_pairs(protocol)[0], n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times
     )
-    kinds = (
-        all_kinds(protocol, grid)
-        if certified
-        else [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(protocol)]
-    )
-    joined = kinds[0]
-    for kind in kinds:
-        joined = joined.join(kind).join(kind.reversed())
-    single = DominatingLoss.from_table(joined)
+    kinds = searched_kinds(protocol, grid, certified=certified)
+    single = DominatingLoss.from_table(symmetric_table(kinds))
     if near_epsilon is None:
         near_epsilon = Repeated([(single, times)]).chernoff_epsilon(delta)
     tilt = Repeated([(single, times)]).chernoff_tilt(near_epsilon)
@@ -53,14 +51,21 @@ def composed_loss(
     end = grid.n_steps * grid.step
     reach = min(block * end, 2.0 * end + 10.0 * math.sqrt(block) * single.deviation())
     table = adaptive_supremum(kinds, block, tilt=tilt, largest_epsilon=reach)
-    return DominatingLoss.from_table(table), -(-times // block)
+    return Repeated([(DominatingLoss.from_table(table), -(-times // block))])
 
 
 @dataclass(frozen=True, slots=True)
-class PrivacyLossComposition:
+class PrivacyLossComposition(Rung):
     """No ε₀, δ₀: parameters are calibrated against the final (ε, δ) through the composed loss."""
 
     name: ClassVar[str] = "pld"
+    evidence: ClassVar[Evidence] = Evidence(
+        kind=EvidenceKind.COMPUTATION,
+        method="privacy-loss distribution of a dominating pair (connect the dots), worst data of the others"
+        " re-chosen after every instance within blocks, composed by dp-accounting with a bound on rounding",
+        source="docs/proofs/composition.md, Propositions 3 and 4",
+    )
+    auto_group: ClassVar[int | None] = 1
 
     def excess(
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float, *, certified: bool
@@ -69,16 +74,15 @@ class PrivacyLossComposition:
         k = touched.total
         if k == 1:
             return log_ratio(instance_delta(protocol, epsilon, certified=certified), delta)
-        loss, blocks = composed_loss(protocol, k, near_epsilon=epsilon, delta=delta, certified=certified)
-        return log_ratio(composed_delta(loss, blocks, epsilon), delta)
+        blocks = composed_loss(protocol, k, near_epsilon=epsilon, delta=delta, certified=certified)
+        return log_ratio(blocks.delta(epsilon), delta)
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """Smallest ε of the composed loss at δ."""
         k = touched.total
         if k == 1:
             return protocol.epsilon(delta)
-        loss, blocks = composed_loss(protocol, k, near_epsilon=None, delta=delta, certified=True)
-        return composed_epsilon(loss, blocks, delta)
+        return composed_loss(protocol, k, near_epsilon=None, delta=delta, certified=True).epsilon(delta)
 
     def instance_point(
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float
@@ -87,12 +91,24 @@ class PrivacyLossComposition:
         delta_0 = delta / (2.0 * touched.total)
         return protocol.epsilon(delta_0), delta_0
 
-    @property
-    def evidence(self) -> Evidence:
-        """Connect the dots, adaptive supremum by blocks, FFT composition with a rounding bound."""
-        return Evidence(
-            kind=EvidenceKind.COMPUTATION,
-            method="privacy-loss distribution of a dominating pair (connect the dots), worst data of the others"
-            " re-chosen after every instance within blocks, composed by dp-accounting with a bound on rounding",
-            source="docs/proofs/composition.md, Propositions 3 and 4",
-        )
+    def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
+        """By the composed loss."""
+        return "δ(ε) = E[(1 − e^{ε − L})₊] for the composed privacy loss L of a dominating pair (rounded up)."
+
+    def profile(
+        self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
+    ) -> Callable[[float], float]:
+        """One composition for each of several tilts, of which the best counts for each ε."""
+        k = touched.total
+        if k == 1:
+            return protocol.delta
+        blocks = composed_loss(protocol, k, near_epsilon=None, delta=delta, certified=True)
+        composed = [blocks.compose(near_epsilon * share) for share in spread(0.1, 2.5, TILTS)]
+        return lambda epsilon: min(loss.delta(epsilon) for loss in composed)
+
+    def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
+        """Points around what it proves, by evaluating δ at given ε."""
+        if not proved:
+            return []
+        at = self.profile(protocol, touched, near_epsilon=proved, delta=delta)
+        return [(epsilon, at(epsilon)) for epsilon in (proved * share for share in spread(0.02, 1.6, POINTS))]

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from accounting.composition.base import Touched
-from accounting.losses import DominatingLoss
-from accounting.pmf import Array
+from accounting.composition.rung import Touched
+from accounting.numerics.losses import DominatingLoss
+from accounting.numerics.pmf import Array
 
 ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(4000.0), 88))
 """Rényi orders α over which bounds are minimized; the best is about 2 ln(1/δ)/ε."""
@@ -82,13 +82,14 @@ class Remainders:
     """One corner as E_Q[(1 + tg)^a], g = P/Q − 1, from where cutting leaves off: the largest powers come last.
 
     `gains` are the g, `powers` one a for each order: α for *toward*, with g rising; 1−α for *away*, with g falling.
-    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers.
+    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers; `beyond[i]` is Q's mass after i.
     """
 
     gains: Array
     lower: Array
     powers: Array
     cuts: Array
+    beyond: Array
     recent: dict[float, Array] = field(default_factory=dict, compare=False)
     """The last tables of `at`: intervals of shifts, and their halves, share their ends."""
 
@@ -97,11 +98,12 @@ class Remainders:
         """For atoms in the order in which they are cut, the last first."""
         beyond = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
         steps = np.append(np.abs(np.diff(gains)), 0.0)
-        return Remainders(gains, lower, powers, np.cumsum((steps * beyond)[::-1])[::-1])  # positive terms only
+        cuts = np.cumsum((steps * beyond)[::-1])[::-1]  # positive terms only
+        return Remainders(gains, lower, powers, cuts, np.array([np.sum(lower[i + 1 :]) for i in range(len(lower))]))
 
-    def at(self, shift: float, end: int | None = None) -> Array:
+    def at(self, shift: float, end: int | None = None, *, start: int = 0) -> Array:
         """((1 + tg)^a − 1 − atg)/t² for each g before `end` (rows) and each order (columns); its limit for t = 0."""
-        gains = self.gains[:end, None]
+        gains = self.gains[start:end, None]
         if shift == 0.0:
             return np.asarray(self.powers * (self.powers - 1.0) / 2.0 * gains**2)
         step = shift * gains
@@ -109,8 +111,10 @@ class Remainders:
 
     def _recalled(self, shift: float, end: int) -> Array:
         known = self.recent.pop(shift, None)
-        if known is None or len(known) < end:
+        if known is None:
             known = self.at(shift, end)
+        elif len(known) < end:
+            known = np.concatenate([known, self.at(shift, end, start=len(known))])
         while len(self.recent) > MOST_ENTRIES // known.size:
             del self.recent[next(iter(self.recent))]
         self.recent[shift] = known
@@ -127,7 +131,7 @@ class Remainders:
         last = np.argmax(lost <= np.array(allowed)[:, None], axis=1)  # the last atom loses nothing, so there is one
         end = int(np.max(last)) + 1
         weights = np.where(np.arange(end) <= last[:, None], self.lower[:end], 0.0)
-        weights[np.arange(len(last)), last] += [float(np.sum(self.lower[i + 1 :])) for i in last]
+        weights[np.arange(len(last)), last] += self.beyond[last]
         ends = np.maximum(self._recalled(below, end), self._recalled(above, end))
         with np.errstate(invalid="ignore", over="ignore"):
             sums = np.asarray(weights @ ends)
@@ -179,7 +183,7 @@ def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Ar
     both = remainders(loss)
 
     def rate(below: float, above: float) -> Array:
-        toward, away = (one.squared_rates(below, above, [cut.per_unit(below) for cut in cuts]) for one in both)
+        toward, away = (corner.squared_rates(below, above, [cut.per_unit(below) for cut in cuts]) for corner in both)
         moment = np.maximum(toward, away)
         if below > 0.0:  # ln(1 + t²m)/t² falls with t
             moment = np.log1p(below**2 * moment) / below**2

@@ -10,7 +10,10 @@ import numpy as np
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.errors import require_integer, require_real
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.profile import Pair, symmetric_delta
+from accounting.numerics.profile import Pair, symmetric_delta
+
+MOST_CLASSES = 10**6
+LARGEST_LABEL_EPSILON = 100.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +24,8 @@ class LabelResponse:
     label_epsilon: float
 
     def __post_init__(self) -> None:
-        require_integer("classes", self.n_classes, low=2, high=10**6)
-        require_real("label_epsilon", self.label_epsilon, low=0.0, high=100.0)
+        require_integer("classes", self.n_classes, low=2, high=MOST_CLASSES)
+        require_real("label_epsilon", self.label_epsilon, low=0.0, high=LARGEST_LABEL_EPSILON)
 
     @property
     def keep_probability(self) -> float:

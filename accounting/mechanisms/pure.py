@@ -7,10 +7,11 @@ The pairs of all users together are the *flood*, NB(r, p_f) with law P_F. Source
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import mpmath
 import numpy as np
@@ -18,15 +19,13 @@ import numpy as np
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError, InvalidInputError, require_integer, require_real
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.mechanisms.base import MOST_USERS, BitsumProtocol
-from accounting.mechanisms.pure_condition import (
-    Draft,
-    OneDimensionalTest,
-    conditions_base,
-    laplace_variance,
-)
+from accounting.mechanisms.bitsum_protocol import MOST_USERS, BitsumProtocol
+from accounting.mechanisms.pure_condition import Draft, OneDimensionalTest, conditions_base, laplace_variance
 from accounting.mechanisms.pure_search import FEWEST_PAIRS, MOST_MESSAGES, Search, cheapest_draft, refuse_tiny
-from accounting.profile import Pair, smallest_epsilon
+from accounting.numerics.profile import Pair, smallest_epsilon
+
+if TYPE_CHECKING:
+    from accounting.composition.target import Target
 
 LARGEST_EPSILON = 50.0
 
@@ -45,6 +44,19 @@ class Pure(BitsumProtocol):
     """
 
     name: ClassVar[str] = "pure"
+    summary: ClassVar[str] = (
+        "each user is silent with a small probability, else sends its bit among pairs of +1 and −1, with noise and a"
+        " flood of pairs on top; the analyzer takes the difference and corrects for silence; δ = 0"
+    )
+    randomizer: ClassVar[str] = (
+        "each user sends nothing with probability silence_probability, else base_messages pairs and its bit,"
+        " plus noise and flood; the analyzer computes ((#+1) − (#−1))/(1 − silence_probability)"
+    )
+    spends_delta: ClassVar[bool] = False
+    default_excess: ClassVar[float] = 0.1
+    composition_checked: ClassVar[str | None] = (
+        "the conditions of Pure hold for these parameters; ε of the touched instances adds up"
+    )
 
     epsilon_target: float
     """ε of the instance."""
@@ -155,15 +167,7 @@ class Pure(BitsumProtocol):
 
     def parameters(self) -> dict[str, float | int]:
         """Every field; each user draws its shares NB(1/n, e^{−ε'}) and NB(r/n, p_f) with n = `n_users`."""
-        return {
-            "n_users": self.n_users,
-            "epsilon_target": self.epsilon_target,
-            "noise_epsilon": self.noise_epsilon,
-            "silence_probability": self.silence_probability,
-            "base_messages": self.base_messages,
-            "flood_shape": self.flood_shape,
-            "flood_continue_probability": self.flood_continue_probability,
-        }
+        return dataclasses.asdict(self)
 
     def pairs(self) -> Sequence[Pair]:
         """Randomized response at ε, which dominates every ε-DP mechanism, whatever the others hold."""
@@ -235,8 +239,22 @@ class Pure(BitsumProtocol):
             continuing=self.flood_continue_probability,
         )
 
-    @staticmethod
-    def calibrate(epsilon: float, n_users: int, excess_error: float = 0.1) -> Pure:
+    @classmethod
+    def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
+        """An instance for the share of ε that adding up leaves to it; always certified."""
+        return cls.calibrate(target.epsilon / target.touched.total, n_users, target.accepted_excess(cls))
+
+    @classmethod
+    def as_published(cls, epsilon: float, delta: float, n_users: int) -> Self:
+        """With ρ = ½."""
+        return cls.published(epsilon, n_users)
+
+    def published_epsilon(self, delta: float) -> float | None:
+        """That of the instance."""
+        return self.epsilon_target
+
+    @classmethod
+    def calibrate(cls, epsilon: float, n_users: int, excess_error: float = 0.1) -> Self:
         """The cheapest instance found whose RMSE is within a factor 1 + `excess_error` of discrete Laplace.
 
         Error: `variance(n_users)`, all bits one, is at most (1 + excess)²·2e^{−ε}/(1−e^{−ε})². Cost:
@@ -254,10 +272,10 @@ class Pure(BitsumProtocol):
         epsilon = require_real("epsilon", epsilon, low=0.0, high=LARGEST_EPSILON)
         require_integer("n_users", n_users, low=1, high=MOST_USERS)
         excess_error = require_real("excess_error", excess_error, low=0.0, high=10.0)
-        return _made(cheapest_draft(epsilon, n_users, excess_error), n_users)
+        return cls._made(cheapest_draft(epsilon, n_users, excess_error), n_users)
 
-    @staticmethod
-    def published(epsilon: float, n_users: int, rho: float = 0.5) -> Pure:
+    @classmethod
+    def published(cls, epsilon: float, n_users: int, rho: float = 0.5) -> Self:
         """The published choice: q = 0.2ρ/(e^ε(1−e^{−ε})² n) and ε' = ε − 0.01ρ·min(ε, 1), ρ in (0, 1/2].
 
         The publication leaves the constants of s and of the flood open; here they are the cheapest found that
@@ -273,7 +291,7 @@ class Pure(BitsumProtocol):
         if silence >= 1.0:
             raise InfeasibleError(
                 f"epsilon={epsilon!r} with n_users={n_users} makes the published q = {silence:.3g}, which is"
-                " no probability; use more users, a larger epsilon or Pure.calibrate."
+                " not a probability; use more users, a larger epsilon or Pure.calibrate."
             )
         noise_epsilon = epsilon - 0.01 * rho * min(epsilon, 1.0)
         search = Search(
@@ -282,26 +300,26 @@ class Pure(BitsumProtocol):
             base=conditions_base,
             wide=True,
         )
-        return _made(search.cheapest([search.start()], 150), n_users)
+        return cls._made(search.cheapest([search.start()], 150), n_users)
 
-
-def _made(draft: Draft, n_users: int) -> Pure:
-    """The instance of a draft, or `InfeasibleError` if it asks for too many messages."""
-    if draft.messages(n_users) > MOST_MESSAGES:
-        raise InfeasibleError(
-            f"epsilon={draft.epsilon:.6g} with n_users={n_users} takes more than {MOST_MESSAGES:,.0f}"
-            " messages of one user in one instance; ask for a larger epsilon (fewer repetitions) or a larger"
-            " excess error."
+    @classmethod
+    def _made(cls, draft: Draft, n_users: int) -> Self:
+        """The instance of a draft, or `InfeasibleError` if it asks for too many messages."""
+        if draft.messages(n_users) > MOST_MESSAGES:
+            raise InfeasibleError(
+                f"epsilon={draft.epsilon:.6g} with n_users={n_users} takes more than {MOST_MESSAGES:,.0f}"
+                " messages of one user in one instance; ask for a larger epsilon (fewer repetitions) or a larger"
+                " excess error."
+            )
+        return cls(
+            n_users=n_users,
+            epsilon_target=draft.epsilon,
+            noise_epsilon=draft.noise_epsilon,
+            silence_probability=draft.silence,
+            base_messages=math.ceil(draft.base),
+            flood_shape=draft.shape,
+            flood_continue_probability=draft.continuing,
         )
-    return Pure(
-        n_users=n_users,
-        epsilon_target=draft.epsilon,
-        noise_epsilon=draft.noise_epsilon,
-        silence_probability=draft.silence,
-        base_messages=math.ceil(draft.base),
-        flood_shape=draft.shape,
-        flood_continue_probability=draft.continuing,
-    )
 
 
 def _precise_log_odds(epsilon: float, silence: float) -> mpmath.mpf:

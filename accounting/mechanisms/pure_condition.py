@@ -9,10 +9,11 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from accounting.errors import InfeasibleError
-from accounting.pmf import LARGEST_WINDOW, Array
+from accounting.numerics.pmf import LARGEST_WINDOW, Array
+from accounting.numerics.profile import smallest_root
 
 SAFETY = 1e-9
 """Relative margin of the exact test in double precision; it grows with windows beyond 1e4 integers."""
@@ -150,8 +151,8 @@ def _filtered(draft: Draft, start: int, stop: int) -> tuple[int, Array, Array]:
         weights = np.cumprod(square * backward(earlier)) * values[0]
         before_level, before_rise = float(np.sum(weights)), float(np.sum(weights * growth(earlier - 1.0)))
     factor = square * math.exp(-tilt)
-    level, _ = signal.lfilter([1.0], [1.0, -factor], values, zi=[before_level])
-    rise, _ = signal.lfilter([1.0], [1.0, -factor], values * growth(k), zi=[before_rise])
+    level, _ = scipy.signal.lfilter([1.0], [1.0, -factor], values, zi=[before_level])
+    rise, _ = scipy.signal.lfilter([1.0], [1.0, -factor], values * growth(k), zi=[before_rise])
     fallen = np.flatnonzero(rise <= 0.0)
     risen = int(fallen[0]) if len(fallen) else len(rise)
     straight = tilt * (k - k[0])
@@ -171,15 +172,12 @@ def exact_base(draft: Draft, largest_window: float) -> float:
 def conditions_base(draft: Draft) -> float:
     """Smallest s that meets (i)–(iii), as a real number, in closed form; inf if there is none."""
     z, demand = draft.threshold() + 1, log_odds(draft.epsilon, draft.silence) + SAFETY
-    low, high = 0.0, max(0.0, (draft.shape - 1.0) * draft.continuing / (1.0 - draft.continuing) - z)
+    high = max(0.0, (draft.shape - 1.0) * draft.continuing / (1.0 - draft.continuing) - z)
     if demand <= 0.0:
         return 0.0
     if draft.log_ratio(z, high) < demand:
         return math.inf
-    while high - low > 1e-6 * high:
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if draft.log_ratio(z, middle) >= demand else (middle, high)
-    return high
+    return smallest_root(lambda s: draft.log_ratio(z, s) >= demand, 0.0, high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

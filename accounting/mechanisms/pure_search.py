@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import optimize
+import scipy
 
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.pure_condition import (
@@ -72,13 +72,12 @@ class Search:
 
     def cheapest(self, starts: Sequence[Sequence[float]], evaluations: int) -> Draft:
         """The best whole-numbered draft near the best fractional one; its base is inf if no start works."""
-        found = [self._descended(start, evaluations) for start in starts]
-        point = min(found, key=self.cost)
+        point = min((self._descended(start, evaluations) for start in starts), key=self.cost)
         best = self.draft(point)
         if not math.isfinite(best.base):
             return best
         whole = {math.ceil(best.base)} if best.base > 1e3 else {math.floor(best.base), math.ceil(best.base)}
-        return min((self._least_flood(point, base) for base in whole), key=lambda one: one.messages(self.n_users))
+        return min((self._least_flood(point, base) for base in whole), key=lambda draft: draft.messages(self.n_users))
 
     def _descended(self, start: Sequence[float], evaluations: int) -> list[float]:
         origin = np.asarray(start, dtype=np.float64)
@@ -88,7 +87,7 @@ class Search:
             "xatol": 1e-3,
             "fatol": 1e-6,
         }
-        return [float(x) for x in optimize.minimize(self.cost, origin, method="Nelder-Mead", options=options).x]
+        return [float(x) for x in scipy.optimize.minimize(self.cost, origin, method="Nelder-Mead", options=options).x]
 
     def _least_flood(self, point: Sequence[float], base: int) -> Draft:
         """The draft with that many base messages and the least flood, at the point's p_f and `frame`."""
@@ -139,9 +138,9 @@ def cheapest_draft(epsilon: float, n_users: int, excess_error: float) -> Draft:
             continuing=FEWEST_PAIRS,
             base=0.0,
         )
-    found = _searched_exactly(n_users, frame)
-    if math.isfinite(found.base):
-        return found
+    exact = _searched_exactly(n_users, frame)
+    if math.isfinite(exact.base):
+        return exact
     search = Search(n_users=n_users, frame=frame, base=conditions_base, wide=True)
     return search.cheapest([search.start(split) for split in _SPLITS[4:7]], 150)
 
@@ -163,7 +162,7 @@ def _searched_exactly(n_users: int, frame: Callable[[Sequence[float]], tuple[flo
 
 
 def refuse_tiny(epsilon: float) -> None:
-    """Refuse an ε whose messages nobody could send."""
+    """Refuse an ε that takes more messages than a user could send."""
     if epsilon < 1e-7:
         raise InfeasibleError(
             f"epsilon={epsilon!r} takes more than {MOST_MESSAGES:,.0f} messages of one user in one instance;"

@@ -9,18 +9,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import ClassVar, TypeVar
+from functools import lru_cache, partial, reduce
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import numpy as np
-from scipy import signal
+import scipy
 
 from accounting.contract import Evidence
 from accounting.errors import require_real
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.mechanisms.base import BitsumProtocol, computed
-from accounting.pmf import Array, Pmf, binomial, mirrored
-from accounting.profile import LossGrid, Pair, ProfileTable
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
+from accounting.numerics.pmf import Array, Pmf, binomial, mirrored
+from accounting.numerics.profile import LossGrid, Pair, ProfileTable
+
+if TYPE_CHECKING:
+    from accounting.composition.target import Target
 
 T = TypeVar("T")
 
@@ -36,6 +39,15 @@ class RandomizedResponse(BitsumProtocol):
     """Shuffled randomized response with flip probability p in (0, 1/2)."""
 
     name: ClassVar[str] = "rr"
+    summary: ClassVar[str] = (
+        "each user reports each bit, flipped with a small probability; the analyzer counts ones and corrects for"
+        " the flips"
+    )
+    randomizer: ClassVar[str] = (
+        "each user reports each bit, flipped with probability p = flip_probability;"
+        " the analyzer computes (count − n·p)/(1 − 2p)"
+    )
+    noise_depends_on_users: ClassVar[bool] = True
 
     flip_probability: float
     """Probability that a user reports the wrong bit, strictly between 0 and ½."""
@@ -44,15 +56,29 @@ class RandomizedResponse(BitsumProtocol):
         BitsumProtocol.__post_init__(self)
         require_real("flip_probability", self.flip_probability, low=0.0, high=math.nextafter(0.5, 0.0))
 
-    @staticmethod
-    def with_rmse(rmse: float, n_users: int) -> RandomizedResponse:
+    @classmethod
+    def with_rmse(cls, rmse: float, n_users: int) -> Self:
         """The instance whose error is `rmse`: p(1−p) = y with y = rmse²/(n + 4 rmse²)."""
         square = rmse * rmse
         product = square / (n_users + 4.0 * square)
-        return RandomizedResponse(
+        return cls(
             n_users=n_users,
             flip_probability=2.0 * product / (1.0 + math.sqrt(n_users / (n_users + 4.0 * square))),
         )
+
+    @classmethod
+    def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
+        """The least flip probability."""
+        return target.calibrate(partial(cls.with_rmse, n_users=n_users), certified=certified)
+
+    @classmethod
+    def as_published(cls, epsilon: float, delta: float, n_users: int) -> Self:
+        """By Lemma 4.8."""
+        return cls(n_users=n_users, flip_probability=lemma_4_8(epsilon, delta, n_users))
+
+    def published_epsilon(self, delta: float) -> float | None:
+        """By Lemma 4.8."""
+        return lemma_4_8_epsilon(self.flip_probability, delta, self.n_users)
 
     def parameters(self) -> dict[str, float | int]:
         """The flip probability."""
@@ -115,11 +141,8 @@ class RandomizedResponse(BitsumProtocol):
                 lambda pair: ProfileTable.of_pair(pair, grid),
                 lambda table: table.dominated_by(end) or table.dominated_by(mirror),
             )
-            joined: ProfileTable | None = None
-            for table in tables:
-                joined = table if joined is None else joined.join(table)
-            if joined is not None:
-                kinds.append(joined)
+            if tables:
+                kinds.append(reduce(ProfileTable.join, tables))
         return kinds
 
     def _cell_bounds(self, low: int, high: int, evaluate: Callable[[Pair], T], settled: Callable[[T], bool]) -> list[T]:
@@ -130,7 +153,7 @@ class RandomizedResponse(BitsumProtocol):
         A wide cell is tried only where the last bound was settled: it is bounded no better than its parts.
         """
         finest = self._finest_cell()
-        found: list[T] = []
+        bounds: list[T] = []
         stack = [(low, high)] if low <= high else []
         hopeful = True
         while stack:
@@ -141,11 +164,11 @@ class RandomizedResponse(BitsumProtocol):
                 if hopeful:
                     continue
                 if b - a <= finest:
-                    found.append(bound)
+                    bounds.append(bound)
                     continue
             middle = (a + b) // 2
             stack += [(a, middle), (middle + 1, b)]
-        return found
+        return bounds
 
     def _finest_cell(self) -> int:
         """Width below which a cell is not split further: n/1024, wider where the laws themselves are huge."""
@@ -164,9 +187,32 @@ class RandomizedResponse(BitsumProtocol):
         )
 
 
+def lemma_4_8(epsilon_0: float, delta_0: float, n_users: int) -> float:
+    """Flip probability λ/2n with L = ln(4/δ₀): λ = 64L/ε₀² if ε₀ ≥ sqrt(192L/n), else n − ε₀ n^{3/2}/sqrt(432L).
+
+    Both branches give λ = n/3 at the seam. Source: Cheu, Smith, Ullman, Zeber and Zhilyaev 2019, Lemma 4.8; the
+    paper's bibliography key for it is a slip.
+    """
+    log_term = math.log(4.0 / delta_0)
+    if epsilon_0 >= math.sqrt(192.0 * log_term / n_users):
+        blanket = 64.0 * log_term / epsilon_0**2
+    else:
+        blanket = n_users - epsilon_0 * n_users * math.sqrt(n_users / (432.0 * log_term))
+    return blanket / (2.0 * n_users)
+
+
+def lemma_4_8_epsilon(flip_probability: float, delta_0: float, n_users: int) -> float:
+    """The ε₀ at which Lemma 4.8 prescribes exactly this flip probability."""
+    log_term = math.log(4.0 / delta_0)
+    blanket = 2.0 * n_users * flip_probability
+    if blanket <= n_users / 3.0:
+        return math.sqrt(64.0 * log_term / blanket)
+    return (n_users - blanket) * math.sqrt(432.0 * log_term / n_users) / n_users
+
+
 @lru_cache(maxsize=1)
 def _pair_store(n_users: int, flip_probability: float) -> dict[tuple[int, int], Pair]:
-    """Pairs of the one protocol at hand: its profile is asked for at many ε."""
+    """Pairs of the protocol at hand: its profile is computed at many ε."""
     return {}
 
 
@@ -196,6 +242,6 @@ def sum_of_binomials(ones: int, zeros: int, p: float) -> Pmf:
         left = x * np.exp(theta * (np.arange(len(x)) - (ones * (1.0 - p) - first.start)))
         right = y * np.exp(theta * (np.arange(len(y)) - (zeros * p - second.start)))
         here = nearest == column
-        tilted = signal.fftconvolve(left, right)[here]
+        tilted = scipy.signal.fftconvolve(left, right)[here]
         values[here] = tilted * np.exp(-theta * (index[here] - mean))
     return Pmf(start=start, values=np.maximum(values, 0.0), missing=missing)

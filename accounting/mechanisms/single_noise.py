@@ -10,15 +10,22 @@ from __future__ import annotations
 import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 
 from accounting.contract import Evidence
 from accounting.errors import require_real
-from accounting.mechanisms.base import BitsumProtocol, computed
-from accounting.pmf import Pmf, negative_binomial, poisson
-from accounting.profile import Pair
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
+from accounting.numerics.pmf import Pmf, negative_binomial, poisson
+from accounting.numerics.profile import Pair
+
+if TYPE_CHECKING:
+    from accounting.composition.target import Target
+
+CONTINUE_PROBABILITIES = (0.25, 0.5, 0.75, 0.875, 0.9375)
+"""Those among which a design of negative-binomial noise chooses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +68,11 @@ class PoissonNoise(SingleNoise):
     """Σν ~ Poisson(λ): each user draws Poisson(λ/n)."""
 
     name: ClassVar[str] = "poisson"
+    summary: ClassVar[str] = (
+        "each user sends its bit as a message and a Poisson number of messages on top; the analyzer subtracts"
+        " their mean"
+    )
+    randomizer: ClassVar[str] = "each user sends b + Poisson(mean_per_user) messages; the analyzer subtracts the mean"
 
     total_mean: float
 
@@ -68,10 +80,15 @@ class PoissonNoise(SingleNoise):
         SingleNoise.__post_init__(self)
         require_real("total_mean", self.total_mean, low=0.0, high=1e16)
 
-    @staticmethod
-    def with_rmse(rmse: float, n_users: int) -> PoissonNoise:
+    @classmethod
+    def with_rmse(cls, rmse: float, n_users: int) -> Self:
         """λ = rmse²."""
-        return PoissonNoise(n_users=n_users, total_mean=rmse * rmse)
+        return cls(n_users=n_users, total_mean=rmse * rmse)
+
+    @classmethod
+    def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
+        """The least mean."""
+        return target.calibrate(partial(cls.with_rmse, n_users=n_users), certified=certified)
 
     def parameters(self) -> dict[str, float | int]:
         """λ in total and per user."""
@@ -95,6 +112,13 @@ class NegativeBinomialNoise(SingleNoise):
     """Σν ~ NB(r, p), r ≥ 1: each user draws NB(r/n, p). p → 0 at a fixed variance is Poisson."""
 
     name: ClassVar[str] = "negative-binomial"
+    summary: ClassVar[str] = (
+        "each user sends its bit as a message and a negative binomial number of messages on top; the analyzer subtracts"
+        " their mean"
+    )
+    randomizer: ClassVar[str] = (
+        "each user sends b + NB(shape_per_user, continue_probability) messages; the analyzer subtracts the mean"
+    )
 
     shape: float
     continue_probability: float
@@ -104,11 +128,17 @@ class NegativeBinomialNoise(SingleNoise):
         require_real("shape", self.shape, low=1.0, high=1e16, low_open=False)
         require_real("continue_probability", self.continue_probability, low=0.0, high=1.0 - 1e-12)
 
-    @staticmethod
-    def with_rmse(rmse: float, n_users: int, *, continue_probability: float) -> NegativeBinomialNoise:
+    @classmethod
+    def with_rmse(cls, rmse: float, n_users: int, *, continue_probability: float) -> Self:
         """Shape r = rmse² (1−p)²/p."""
         p = continue_probability
-        return NegativeBinomialNoise(n_users=n_users, shape=rmse * rmse * (1.0 - p) ** 2 / p, continue_probability=p)
+        return cls(n_users=n_users, shape=rmse * rmse * (1.0 - p) ** 2 / p, continue_probability=p)
+
+    @classmethod
+    def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
+        """The least noise for each of a few p, and of those the fewest messages."""
+        families = [partial(cls.with_rmse, n_users=n_users, continue_probability=p) for p in CONTINUE_PROBABILITIES]
+        return target.fewest_messages(target.candidates(families), certified=certified)
 
     def parameters(self) -> dict[str, float | int]:
         """Shape r in total and per user, and p."""

@@ -16,18 +16,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import signal
 
 from accounting.contract import Evidence
 from accounting.errors import InfeasibleError, require_integer, require_real
-from accounting.mechanisms.base import BitsumProtocol, computed
-from accounting.pmf import Array, Pmf, negative_binomial
-from accounting.profile import Pair
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
+from accounting.numerics.pmf import Array, Pmf, negative_binomial
+from accounting.numerics.profile import Pair, smallest_root
+
+if TYPE_CHECKING:
+    from accounting.composition.target import Build, Candidate, Target
 
 LARGEST_SHAPE = 8
 TAIL_MASS = 1e-22
@@ -37,12 +41,30 @@ LARGEST_DEVIATION = 1.5e5
 LARGEST_TABLE = 12_000_000
 """Most entries (d, w) of a law with k > 1."""
 
+FLOOD_SHAPE, OTHER_FLOOD_SHAPES = 16.0, (8.0, 32.0)
+"""Shapes of the flood that a design tries."""
+LARGEST_FLOOD_RATIO, LARGEST_FLOOD_DEVIATION = 512.0, 4e4
+PUBLISHED_SHRINK = 0.99
+"""The published noise is that of 0.99ε₀."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreeNegativeBinomial(BitsumProtocol):
     """3NB with noise shape k (`noise_shape`), continuation p, and flood NB(r', p')."""
 
     name: ClassVar[str] = "3nb"
+    summary: ClassVar[str] = (
+        "each user sends its bit as +1 messages, and a few random +1 and −1 messages on top, most of which cancel; the"
+        " analyzer takes the difference"
+    )
+    randomizer: ClassVar[str] = (
+        "each user sends b + ψ1 + ψ3 messages +1 and ψ2 + ψ3 messages −1, with"
+        " ψ1, ψ2 ~ NB(noise_shape_per_user, continue_probability) and ψ3 ~ NB(flood_shape_per_user,"
+        " flood_continue_probability); the analyzer computes (#+1) − (#−1)"
+    )
+    takes_noise_shape: ClassVar[bool] = True
+    auto_noise_shapes: ClassVar[tuple[int, ...]] = (1, 4)
+    remedy: ClassVar[str] = "raise epsilon"
 
     noise_shape: int
     """Shape of the noise of all users together, k in the proofs; n·r, which is 1 in the paper."""
@@ -60,19 +82,85 @@ class ThreeNegativeBinomial(BitsumProtocol):
         require_real("flood_shape", self.flood_shape, low=1.0, high=1e9, low_open=False)
         require_real("flood_continue_probability", self.flood_continue_probability, low=0.0, high=1.0 - 1e-12)
 
-    @staticmethod
-    def with_rmse(
-        rmse: float, n_users: int, *, noise_shape: int, flood_shape: float, flood_ratio: float
-    ) -> ThreeNegativeBinomial:
+    @classmethod
+    def with_rmse(cls, rmse: float, n_users: int, *, noise_shape: int, flood_shape: float, flood_ratio: float) -> Self:
         """The noise p from 2kp/(1−p)² = rmse²; the flood's deviation is `flood_ratio` times that of G1."""
         half_variance = rmse * rmse / 2.0
-        return ThreeNegativeBinomial(
+        return cls(
             n_users=n_users,
             noise_shape=noise_shape,
             continue_probability=_continuation(half_variance / noise_shape),
             flood_shape=flood_shape,
             flood_continue_probability=_continuation(half_variance * flood_ratio**2 / flood_shape),
         )
+
+    @classmethod
+    def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
+        """The least noise for each of several floods, and of those the fewest messages."""
+        if target.noise_shape == 1:
+            candidates = cls._floods(target, n_users)
+        else:  # the two-dimensional law is expensive: the flood that serves k = 1 in most compositions
+            candidates = target.candidates([cls._family(n_users, target.noise_shape, 8.0, FLOOD_SHAPE)])
+        return target.fewest_messages(candidates, certified=certified)
+
+    @classmethod
+    def _family(cls, n_users: int, noise_shape: int, ratio: float, shape: float) -> Build[Self]:
+        return partial(cls.with_rmse, n_users=n_users, noise_shape=noise_shape, flood_ratio=ratio, flood_shape=shape)
+
+    @classmethod
+    def _floods(cls, target: Target, n_users: int) -> list[Candidate[Self]]:
+        """Shape k = 1: double the flood until more of it no longer helps, then try all its shapes around that size."""
+        candidates: list[Candidate[Self]] = []
+        ratio, last = 4.0, math.inf
+        while ratio <= LARGEST_FLOOD_RATIO and (not candidates or ratio * last < LARGEST_FLOOD_DEVIATION):
+            wider = target.candidates([cls._family(n_users, 1, ratio, FLOOD_SHAPE)], last if candidates else None)
+            if not wider:
+                break
+            candidates += wider
+            noise = wider[0][0].rmse()
+            if noise > (1.0 - cls.default_excess / 4.0) * last:
+                break
+            ratio, last = 2.0 * ratio, noise
+        scales = (0.5, 1.0)
+        families = [cls._family(n_users, 1, scale * ratio, shape) for scale in scales for shape in OTHER_FLOOD_SHAPES]
+        return candidates + target.candidates(families, candidates[-1][0].rmse() if candidates else None)
+
+    @classmethod
+    def as_published(cls, epsilon: float, delta: float, n_users: int) -> Self:
+        """Parameters p = e^{−0.99ε₀}, r' = 3(1 + ln(2e^{0.99ε₀}/δ₀)), p' = e^{−cε₀/(ε₀ + ln(1/δ₀))}.
+
+        The publication leaves the constant c open; the largest c (fewest messages) that the exact law allows is used.
+        """
+        shrunk = PUBLISHED_SHRINK * epsilon
+
+        def flood(inverse: float) -> float:
+            return math.exp(-1.0 / inverse * epsilon / (epsilon + math.log(1.0 / delta)))
+
+        law = cls(
+            n_users=n_users,
+            noise_shape=1,
+            continue_probability=math.exp(-shrunk),
+            flood_shape=3.0 * (1.0 + math.log(2.0 / delta) + shrunk),
+            flood_continue_probability=flood(1.0),
+        )
+
+        def holds(inverse: float) -> bool:
+            return replace(law, flood_continue_probability=flood(inverse)).delta(epsilon) <= delta
+
+        high = 0.01
+        while not holds(high):
+            high *= 2.0
+            if high > 1e6:
+                raise InfeasibleError(
+                    f"the published 3nb constants do not reach ε₀={epsilon:.3g}, δ₀={delta:.3g} for any flood;"
+                    " use accountant 'pld'."
+                )
+        inverse = smallest_root(holds, high / 2.0, high, tolerance=1e-4)
+        return replace(law, flood_continue_probability=flood(inverse))
+
+    def published_epsilon(self, delta: float) -> float | None:
+        """The ε₀ of the published noise, which has k = 1."""
+        return -math.log(self.continue_probability) / PUBLISHED_SHRINK if self.noise_shape == 1 else None
 
     def parameters(self) -> dict[str, float | int]:
         """Totals and the shapes that one user draws with."""
@@ -159,11 +247,11 @@ class ThreeNegativeBinomial(BitsumProtocol):
         """a_1, …, a_count on F's window and `tail` more, where a_j(u) = p² a_j(u−1) + a_{j−1}(u) and a_0 = P_F."""
         p = self.continue_probability
         current: Array = np.concatenate([flood.values, np.zeros(tail)])
-        found = []
+        filtered = []
         for _ in range(count):
-            current = np.asarray(signal.lfilter([1.0], [1.0, -p * p], current))
-            found.append(current)
-        return found
+            current = np.asarray(scipy.signal.lfilter([1.0], [1.0, -p * p], current))
+            filtered.append(current)
+        return filtered
 
     @staticmethod
     def _refuse_large(rows: int, columns: int) -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 from benchmarks.growth.curves import CURVES, ENDS, REPETITIONS, Curve, doubling
 from benchmarks.growth.measuring import measure
 from benchmarks.record import about, write
-from privkde.files import require_writable
+from privkde.storage.files import require_writable
 
 
 def tiny() -> tuple[Curve, ...]:

@@ -20,13 +20,13 @@ import numpy as np
 
 from accounting import Plan, plan_budget
 from benchmarks.memory import RepeatedRows, peak_memory
-from privkde.announcement import Announcement
+from privkde.draws.randomness import private_randomness
 from privkde.engines.local import collect
-from privkde.messages import Messages
-from privkde.model import FeatureSums
-from privkde.parties import Analyzer
-from privkde.randomness import private_randomness
-from verification.audit import LAYER_MODULES, audit, collected
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.messages import Messages
+from privkde.protocol.model import FeatureSums
+from privkde.protocol.parties import Analyzer
+from verification.auditing import LAYER_MODULES, audit, collected
 from verification.sabotage.saboteur import forget
 from verification.verdicts import Subject
 

@@ -16,7 +16,7 @@ from rich.table import Table
 import benchmarks.peers
 from benchmarks.peers import amplification, auditing, composition
 from benchmarks.record import about, write
-from privkde.files import require_writable
+from privkde.storage.files import require_writable
 
 Row = dict[str, Any]
 

@@ -25,10 +25,10 @@ import numpy as np
 
 from accounting.composition import Advanced, PrivacyLossComposition, Touched
 from accounting.composition.pld import NEGLIGIBLE_SHARE, composed_loss
-from accounting.losses import DominatingLoss, composed_epsilon
 from accounting.mechanisms import GaussianMechanism
-from accounting.pmf import Array
-from accounting.profile import GRID_STEPS_PER_DEVIATION, LossGrid, Pair, ProfileTable, smallest_epsilon
+from accounting.numerics.losses import DominatingLoss, Repeated
+from accounting.numerics.pmf import Array
+from accounting.numerics.profile import GRID_STEPS_PER_DEVIATION, LossGrid, Pair, ProfileTable, smallest_epsilon
 from benchmarks.peers.cases import Answer, Case, concentrated, renyi, worse_renyi
 
 # --- privkde ---------------------------------------------------------------------------------------------------
@@ -42,9 +42,9 @@ def ours_any_data(case: Case) -> Answer:
 
 
 def ours_ends(case: Case) -> Answer:
-    """`pld` with all others at 0, or all at 1, chosen anew in every sum."""
-    loss, blocks = composed_loss(case.sums, case.times, near_epsilon=None, delta=case.delta, certified=False)
-    return Answer(high=composed_epsilon(loss, blocks, case.delta))
+    """`pld` with all others at 0, or all at 1, chosen again in every sum."""
+    blocks = composed_loss(case.sums, case.times, near_epsilon=None, delta=case.delta, certified=False)
+    return Answer(high=blocks.epsilon(case.delta))
 
 
 def ours_advanced(case: Case) -> Answer:
@@ -69,7 +69,7 @@ def ours_gaussian_loss(case: Case) -> Answer:
     grid = LossGrid(step=step, n_steps=math.ceil(end / step))
     profile = np.array([case.gaussian.delta(step * i) for i in range(grid.n_steps + 1)])
     loss = DominatingLoss.from_table(ProfileTable(grid=grid, forward=profile, backward=profile))
-    return Answer(high=composed_epsilon(loss, case.times, case.delta))
+    return Answer(high=Repeated([(loss, case.times)]).epsilon(case.delta))
 
 
 # --- dp-accounting ---------------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from accounting.composition import PrivacyLossComposition, Touched
-from accounting.designs import Target, design
+from accounting.composition import PrivacyLossComposition, Target, Touched
 from accounting.mechanisms import RandomizedResponse
-from accounting.profile import smallest_root
+from accounting.numerics.profile import smallest_root
 from benchmarks.peers.blanket import Blanket, bennett, hoeffding
 from benchmarks.peers.clones import clones, stronger_clones
 from benchmarks.peers.closed_forms import (
@@ -92,8 +91,7 @@ def noise(targets: Sequence[tuple[int, float, float]] = TARGETS) -> Row:
         alone = Target(
             rung=PrivacyLossComposition(), touched=Touched(groups=1, per_group=1), epsilon=epsilon, delta=delta
         )
-        ours = design("rr", n_users=users, target=alone)
-        assert isinstance(ours, RandomizedResponse)
+        ours = alone.design(RandomizedResponse, users)
         told = {"users": users, "epsilon": epsilon, "delta": delta}
         rows.append({**told, "bound": OURS, **_error(ours.flip_probability, users)})
         for one in PUBLISHED:

@@ -18,10 +18,15 @@ from rich.progress import track
 from accounting import plan_budget
 from accounting.guarantee import View
 from accounting.mechanisms import RandomizedResponse
-from accounting.profile import smallest_epsilon, symmetric_delta
-from privkde.accuracy import clopper_pearson
-from verification.distinguishers.arena import Arena
-from verification.distinguishers.epsilon_bounds import Scores, choosing_size, chosen_event, epsilon_lower_bound
+from accounting.numerics.profile import smallest_epsilon, symmetric_delta
+from privkde.learning.scoring import clopper_pearson
+from verification.statistical.distinguishers.arena import Arena
+from verification.statistical.distinguishers.epsilon_bounds import (
+    Scores,
+    choosing_size,
+    chosen_event,
+    epsilon_lower_bound,
+)
 from verification.verdicts import Subject
 
 Row = dict[str, Any]
@@ -83,7 +88,7 @@ def program(size: Size) -> Attacked:
     arena = Arena.of(Subject(plan=plan_budget(**PROGRAM, delta=DELTA)), SEED)
     attack = arena.attacks((View.COMMUNICATION,), size.trials * size.samples)[0]
     first, second = (scores.reshape(size.trials, size.samples) for scores in (attack.first, attack.second))
-    return Attacked("16 sums of 200 users, by the program", attack.epsilon, first, second)
+    return Attacked("16 sums of 200 users, by the program", attack.promise.epsilon, first, second)
 
 
 def ours(first: Scores, second: Scores, delta: float, seed: int) -> float:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.mechanisms import RandomizedResponse
-from accounting.pmf import binomial
-from accounting.profile import smallest_epsilon
+from accounting.numerics.pmf import binomial
+from accounting.numerics.profile import smallest_epsilon
 from benchmarks.peers.closed_forms import local_epsilon
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from accounting.mechanisms import GaussianMechanism, RandomizedResponse
-from accounting.profile import Pair
+from accounting.numerics.profile import Pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

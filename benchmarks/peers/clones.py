@@ -13,8 +13,8 @@ import numpy as np
 from scipy import special
 
 from accounting.mechanisms import RandomizedResponse
-from accounting.pmf import Array, Pmf, binomial
-from accounting.profile import RELATIVE_PAD, ROUNDING, smallest_epsilon
+from accounting.numerics.pmf import Array, Pmf, binomial
+from accounting.numerics.profile import RELATIVE_PAD, ROUNDING, smallest_epsilon
 from benchmarks.peers.closed_forms import local_epsilon
 
 

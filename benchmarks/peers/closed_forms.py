@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 
-from accounting.composition.paper import lemma_4_8_epsilon
 from accounting.errors import InvalidInputError
 from accounting.mechanisms import RandomizedResponse
+from accounting.mechanisms.randomized_response import lemma_4_8_epsilon
 
 MOST_ORDERS = 2_000
 """Rényi orders 2, 3, … that are tried."""

@@ -16,7 +16,7 @@ from guide.pages import PageError, has_code
 
 ROOT = Path(__file__).parents[2]
 MEMORY = ROOT / ".cache" / "guide"
-PACKAGES = ("accounting", "privkde", "verification", "docs/guide")
+CALLED = ("accounting", "privkde", "verification", "benchmarks", "docs/guide")
 READ = ("Makefile", "pyproject.toml", "docs/**/*.json", "docs/proofs/*.md")
 """What a page's results depend on, besides its own text, the names of all pages and the installed packages."""
 SETTINGS = {
@@ -24,7 +24,7 @@ SETTINGS = {
     "MPLBACKEND": "Agg",
     "NO_COLOR": "1",
     "PYTHONHASHSEED": "0",
-    "PYTHONPATH": str(ROOT / "docs"),
+    "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "docs")]),
     "TERM": "dumb",
 }
 
@@ -72,7 +72,7 @@ def _state() -> str:
     digest = hashlib.sha256(sys.version.encode())
     for one in sorted(f"{one.name} {one.version}" for one in distributions()):
         digest.update(one.encode())
-    called = [path for folder in PACKAGES for path in sorted((ROOT / folder).rglob("*")) if path.suffix != ".pyc"]
+    called = [path for folder in CALLED for path in sorted((ROOT / folder).rglob("*")) if path.suffix != ".pyc"]
     digest.update("\n".join(sorted(path.name for path in (ROOT / "docs").rglob("*.md"))).encode())
     for path in [*called, *(path for pattern in READ for path in sorted(ROOT.glob(pattern)))]:
         if path.is_file():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Literal
 
-from privkde.figures import BLUE, GRAY, GREEN, INK, ORANGE, PURPLE
+from privkde.display.figures import BLUE, GRAY, GREEN, INK, ORANGE, PURPLE
 
 COLORS = {"blue": BLUE, "orange": ORANGE, "green": GREEN, "purple": PURPLE, "gray": GRAY, "ink": INK}
 Anchor = Literal["start", "middle", "end"]

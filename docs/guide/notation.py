@@ -11,7 +11,8 @@ from importlib import import_module
 from typing import Any
 
 import griffe
-from accounting.request import DESCRIPTIONS
+from accounting import PlanRequest
+from accounting.fields import fields_of
 
 from guide.pages import PageError
 from guide.writing import table
@@ -25,34 +26,34 @@ _PURE = "accounting.mechanisms.pure.Pure."
 
 PEOPLE = (
     ("n", f"{REQUEST}users"),
-    ("", "accounting.mechanisms.base.BitsumProtocol.n_users"),
+    ("", "accounting.mechanisms.bitsum_protocol.BitsumProtocol.n_users"),
     ("n_min", f"{REQUEST}min_users"),
     ("d", f"{REQUEST}dim"),
     ("m", f"{REQUEST}classes"),
-    ("Π_R", "privkde.parties.Randomizer"),
-    ("Π_S", "privkde.parties.Shuffler"),
-    ("Π_A", "privkde.parties.Analyzer"),
+    ("Π_R", "privkde.protocol.parties.Randomizer"),
+    ("Π_S", "privkde.protocol.parties.Shuffler"),
+    ("Π_A", "privkde.protocol.parties.Analyzer"),
 )
 PRIVACY = (
     ("ε", f"{REQUEST}epsilon"),
     ("δ", f"{REQUEST}delta"),
-    ("ε₀", "accounting.planning.Plan.epsilon_0"),
-    ("δ₀", "accounting.planning.Plan.delta_0"),
+    ("ε₀", "accounting.plan.Plan.epsilon_0"),
+    ("δ₀", "accounting.plan.Plan.delta_0"),
     (
         "δ′",
         "accounting.composition.advanced.advanced_epsilon",
         "its argument `slack_delta`: what advanced composition spends itself",
     ),
     ("ε_lbl", f"{REQUEST}label_epsilon"),
-    ("c̃", "privkde.labels.randomize_labels"),
-    ("ñ_c", "privkde.model.DensityModel.sizes"),
+    ("c̃", "privkde.protocol.label_round.randomize_labels"),
+    ("ñ_c", "privkde.protocol.model.DensityModel.sizes"),
 )
 KERNEL = (
-    ("k(x, y)", "privkde.kernels.base.LsqFamily.kernel"),
-    ("h", "privkde.kernels.base.KernelChoice.bandwidth"),
-    ("(f_i, g_i)", "privkde.kernels.base.LsqFamily"),
-    ("f_i(x)", "privkde.kernels.base.LsqFamily.scaled_features"),
-    ("g_i(y)", "privkde.kernels.base.LsqFamily.query_features"),
+    ("k(x, y)", "privkde.kernels.lsq_family.LsqFamily.kernel"),
+    ("h", "privkde.kernels.lsq_family.KernelChoice.bandwidth"),
+    ("(f_i, g_i)", "privkde.kernels.lsq_family.LsqFamily"),
+    ("f_i(x)", "privkde.kernels.lsq_family.LsqFamily.scaled_features"),
+    ("g_i(y)", "privkde.kernels.lsq_family.LsqFamily.query_features"),
     ("I", f"{REQUEST}repetitions"),
     ("", f"{_FACTS}n_repetitions"),
     ("Q", f"{_FACTS}n_coordinates"),
@@ -63,38 +64,38 @@ KERNEL = (
     ("", f"{REQUEST}bias"),
 )
 BITSUM = (
-    ("Π", "accounting.mechanisms.base.BitsumProtocol"),
-    ("", "privkde.bitsum.base.Bitsum"),
-    ("b_ij", "privkde.bitsum.base.Bitsum.respond"),
-    ("Γ̃", "privkde.messages.Messages"),
-    ("B̃_ij", "privkde.bitsum.base.Bitsum.estimate"),
-    ("F̃_ij", "privkde.parties.Analyzer.sums"),
-    ("K̃_c(y)", "privkde.model.DensityModel.densities"),
-    ("KDE_X(y)", "privkde.baselines.exact_densities"),
-    ("𝓔_Π", "accounting.mechanisms.base.BitsumProtocol.rmse"),
-    ("supRMSE", "accounting.error.sup_error_bound"),
+    ("Π", "accounting.mechanisms.bitsum_protocol.BitsumProtocol"),
+    ("", "privkde.bitsum.execution.Bitsum"),
+    ("b_ij", "privkde.bitsum.execution.Bitsum.respond"),
+    ("Γ̃", "privkde.protocol.messages.Messages"),
+    ("B̃_ij", "privkde.bitsum.execution.Bitsum.estimate"),
+    ("F̃_ij", "privkde.protocol.parties.Analyzer.sums"),
+    ("K̃_c(y)", "privkde.protocol.model.DensityModel.densities"),
+    ("KDE_X(y)", "privkde.learning.baselines.exact_densities"),
+    ("𝓔_Π", "accounting.mechanisms.bitsum_protocol.BitsumProtocol.rmse"),
+    ("supRMSE", "accounting.accuracy.density_error.sup_error_bound"),
     ("p_RR", "accounting.mechanisms.randomized_response.RandomizedResponse.flip_probability"),
-    ("NB(r, p)", "privkde.laws.NegativeBinomial"),
-    ("ψ₁, ψ₂, ψ₃", "privkde.bitsum.three_negative_binomial.CorrelatedNoise.noise"),
+    ("NB(r, p)", "privkde.draws.laws.NegativeBinomial"),
+    ("ψ₁, ψ₂, ψ₃", "privkde.bitsum.three_negative_binomial.ThreeNegativeBinomialBitsum.noise"),
     ("r", f"{_THREE}noise_shape"),
     ("p", f"{_THREE}continue_probability"),
     ("r′", f"{_THREE}flood_shape"),
     ("p′", f"{_THREE}flood_continue_probability"),
 )
 OURS = (
-    ("H_γ(P‖Q)", "accounting.profile.Pair.hockey_stick"),
-    ("A₁, A₀", "accounting.mechanisms.base.BitsumProtocol.pairs"),
-    ("δ(ε)", "accounting.mechanisms.base.BitsumProtocol.delta"),
-    ("k", "accounting.composition.base.Touched.total"),
+    ("H_γ(P‖Q)", "accounting.numerics.profile.Pair.hockey_stick"),
+    ("A₁, A₀", "accounting.mechanisms.bitsum_protocol.BitsumProtocol.pairs"),
+    ("δ(ε)", "accounting.mechanisms.bitsum_protocol.BitsumProtocol.delta"),
+    ("k", "accounting.composition.rung.Touched.total"),
     (
         "t_i",
-        "accounting.composition.base.Touched",
+        "accounting.composition.rung.Touched",
         "how far a change of record moves the probability of bit i",
     ),
     ("Δ²", f"{_FACTS}squared_shift"),
     ("T", f"{_FACTS}largest_shift"),
     ("w", f"{_FACTS}size_weight"),
-    ("ε_loc", "accounting.mechanisms.base.BitsumProtocol.local_guarantee"),
+    ("ε_loc", "accounting.mechanisms.bitsum_protocol.BitsumProtocol.local_guarantee"),
     ("σ_max", "privkde.kernels.inner_product.SignFamily.squared_shift"),
     ("σ", "privkde.kernels.projection.distortion_bound"),
     ("ε′", f"{_PURE}noise_epsilon"),
@@ -171,7 +172,7 @@ def _docstring(name: str) -> str:
 def meaning(name: str) -> str:
     """What the code says of a name, in its first sentence; nothing if it says nothing."""
     if name.startswith(REQUEST):
-        return DESCRIPTIONS[name.removeprefix(REQUEST)]
+        return fields_of(PlanRequest)[name.removeprefix(REQUEST)].rule.description
     first = " ".join(_docstring(name).split("\n\n")[0].split())
     sentence = re.split(r"(?<=[.;])\s(?=[A-Z])", first)[0].rstrip(".")
     return sentence[:1].lower() + sentence[1:] if re.match(r"[A-Z][a-z]+\b", sentence) else sentence

@@ -6,19 +6,26 @@ import argparse
 import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
+
+from accounting.fields import fields_of
 
 from guide.execution import COLUMNS
 from guide.pages import PageError
 from guide.writing import in_words, table
 
 DOCS = Path(__file__).parents[1]
-ELSEWHERE = {"Plan": "plans.md", "Contract": "plans.md"}
+PLAN_PARTS = (
+    "Baseline", "Communication", "Contract", "Error", "Evidence", "Guarantee", "Instance", "Ladder", "Plan",
+    "PredictedError",
+)  # fmt: skip
+ELSEWHERE = dict.fromkeys(PLAN_PARTS, "plans.md")
 """Schemas that another page describes."""
+_TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 _KINDS = {"integer": "whole number", "string": "text", "boolean": "true or false", "null": "`null`"}
 _DEFAULT = re.compile(r"\s*\(default: ([^()]*)\)")
 
@@ -107,6 +114,20 @@ def _default(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
     return "—" if action.default in (None, [], argparse.SUPPRESS) else str(action.default)
 
 
+def declared(record: type, **flags: str) -> None:
+    """Print a table of the fields of a record: flag (its name unless another is given), meaning, values and default."""
+    rows = []
+    for field in fields_of(record).values():
+        values = _type({"type": _TYPES[field.kind], **field.rule.json_schema()})
+        default = "required" if field.required else field.default_in_words
+        shown = "off" if field.default is False else default if field.default is None else f"`{default}`"
+        flag = flags.get(field.name, field.name).replace("_", "-")
+        rows.append(
+            [f"`--{flag}`<br>`{field.name}`", field.rule.description, values, default if field.required else shown]
+        )
+    table(["option, Python name", "meaning", "values", "default"], rows)
+
+
 def endpoints(document: Mapping[str, Any], tag: str) -> None:
     """Print what an OpenAPI document says of the operations that have this tag."""
     for path, operations in document["paths"].items():
@@ -127,8 +148,8 @@ def _endpoint(method: str, path: str, operation: Mapping[str, Any]) -> None:
         print(f"- request: {_type(body['schema'])}")
     print(f"- answer: {success}, {_type(answers[success]['content']['application/json']['schema'])}")
     print(f"- problems: {', '.join(status for status in answers if not status.startswith('2'))}\n")
-    if body is not None and "example" in body:
-        print(f"```json\n{json.dumps(body['example'], ensure_ascii=False)}\n```\n")
+    for example in (body or {}).get("examples", {}).values():
+        print(f"```json\n{json.dumps(example['value'], ensure_ascii=False)}\n```\n")
 
 
 def requests(document: Mapping[str, Any]) -> None:
@@ -142,47 +163,34 @@ def requests(document: Mapping[str, Any]) -> None:
 
 
 def _member(name: str, schema: Mapping[str, Any], parent: Mapping[str, Any]) -> list[str]:
-    told = schema.get("description", "")
-    stated = _DEFAULT.search(told)
-    default = f"`{json.dumps(schema['default'])}`" if "default" in schema else "—"
-    given = "required" if name in parent["required"] else stated[1] if stated else default
-    return [f"`{name}`", _type(schema), given, _DEFAULT.sub("", told)]
+    default = schema.get("x-unset") or (f"`{json.dumps(schema['default'])}`" if "default" in schema else "—")
+    given = "required" if name in parent["required"] else default
+    return [f"`{name}`", _type(schema), given, schema.get("description", "")]
 
 
 def answers(document: Mapping[str, Any]) -> None:
     """Print one table of the members of every answer of an OpenAPI document, except those described elsewhere."""
     rows = [
-        [f'<span id="{name.lower()}"></span>{name}', ", ".join(f"`{one}`" for one in _names(schema))]
+        [f'<span id="{name.lower()}"></span>{name}', ", ".join(f"`{member}`" for member in schema["properties"])]
         for name, schema in document["components"]["schemas"].items()
-        if schema.get("additionalProperties") is not False and name not in ELSEWHERE
+        if "properties" in schema and schema.get("additionalProperties") is not False and name not in ELSEWHERE
     ]
     table(["answer", "members"], rows)
 
 
-def _names(schema: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """Members; those of an object without a name follow a dot."""
-    for name, inner in schema["properties"].items():
-        held = inner.get("items", inner)
-        if "properties" in held:
-            yield from _names(held, f"{above}{name}" + ("." if held is inner else "[]."))
-        else:
-            yield above + name
-
-
 def _type(schema: Mapping[str, Any]) -> str:
-    """A schema in words."""
+    """A schema in words; null, which means that nothing is given, is left out."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[1]
         return f"[{name}]({ELSEWHERE.get(name, '#' + name.lower())})"
     choices = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
     if choices:
-        return ", ".join(f"`{json.dumps(one)}`" for one in choices)
+        return ", ".join(f"`{json.dumps(choice)}`" for choice in choices)
     if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
+        rules = {name: rule for name, rule in schema.items() if name != "anyOf"}
+        return " or ".join(_type({**rules, **part}) for part in schema["anyOf"] if part != {"type": "null"})
     if schema["type"] == "array":
         return f"list of {_type(schema['items'])}"
-    if schema["type"] == "object" and "additionalProperties" in schema:
-        return f"object; each member: {_type(schema['additionalProperties'])}"
     return _KINDS.get(schema["type"], str(schema["type"])) + _range(schema)
 
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from markdown import markdown
-from privkde.demo.markup import inline_figure
+from privkde.display.pages import inline_figure
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _figures = count(1)
@@ -64,7 +64,7 @@ def figure(draw: Callable[[Path], object] | str, *, alt: str, caption: str = "",
             path = Path(folder) / "figure.svg"
             draw(path)
             svg = path.read_text(encoding="utf-8")
-    drawn = inline_figure(svg, f"figure-{next(_figures)}", alt)
+    drawn = str(inline_figure(svg, f"figure-{next(_figures)}", alt))
     drawn = "\n".join(line for line in drawn.splitlines() if line.strip())
     words = markdown(caption).removeprefix("<p>").removesuffix("</p>")
     below = f"<figcaption>{words}</figcaption>" if caption else ""

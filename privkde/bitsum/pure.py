@@ -11,26 +11,18 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.mechanisms import BitsumProtocol, Pure
-from privkde.bitsum.base import Bitsum, Shape, Tally, share
-from privkde.laws import NegativeBinomial
-from privkde.randomness import ByteStream
-from privkde.sampling import bernoulli
+from accounting.mechanisms import Pure
+from privkde.bitsum.execution import PlannedBitsum, Shape, Tally, paired, share
+from privkde.draws.laws import NegativeBinomial
+from privkde.draws.randomness import ByteStream
+from privkde.draws.sampling import bernoulli
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PureNoise(Bitsum):
+class PureBitsum(PlannedBitsum[Pure]):
     """Unless silent, s + b ones and s zeros; always Z1 + F ones and Z2 + F zeros."""
 
     name: ClassVar[str] = Pure.name
-
-    law: Pure
-
-    @staticmethod
-    def of(law: BitsumProtocol) -> PureNoise:
-        """With the planned silence, base messages, noise and flood."""
-        assert isinstance(law, Pure)
-        return PureNoise(law=law)
 
     def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
         """A bit b is sent as s + b ones and s zeros, or nothing with probability q.
@@ -49,8 +41,7 @@ class PureNoise(Bitsum):
         flood = NegativeBinomial(
             shape=share(law.flood_shape, n_users, law.n_users), continue_probability=law.flood_continue_probability
         )
-        pairs = flood.sample(shape, stream)
-        return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
+        return paired(single, flood, shape, stream)
 
     def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:
         """(#ones − #zeros)/(1 − q)."""

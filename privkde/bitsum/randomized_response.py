@@ -11,23 +11,22 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.mechanisms import BitsumProtocol, RandomizedResponse
-from privkde.bitsum.base import Bitsum, Tally
-from privkde.randomness import ByteStream
+from accounting.mechanisms import RandomizedResponse
+from privkde.bitsum.execution import Bitsum, Tally
+from privkde.draws.randomness import ByteStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShuffledResponse(Bitsum):
+class RandomizedResponseBitsum(Bitsum):
     """Randomized response: the flip is part of `respond`, so that rounding and flipping are one exact draw."""
 
     name: ClassVar[str] = RandomizedResponse.name
     one_message_each: ClassVar[bool] = True
 
     @staticmethod
-    def of(law: BitsumProtocol) -> ShuffledResponse:
+    def of(law: RandomizedResponse) -> RandomizedResponseBitsum:
         """With the planned flip probability."""
-        assert isinstance(law, RandomizedResponse)
-        return ShuffledResponse(flip=law.flip_probability)
+        return RandomizedResponseBitsum(flip=law.flip_probability)
 
     def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
         """The reported bit itself."""

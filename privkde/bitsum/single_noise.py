@@ -11,19 +11,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.mechanisms import BitsumProtocol, NegativeBinomialNoise, PoissonNoise
-from privkde.bitsum.base import Bitsum, Shape, Tally, share
-from privkde.laws import DiscreteLaw, NegativeBinomial, Poisson
-from privkde.randomness import ByteStream
+from accounting.mechanisms import NegativeBinomialNoise, PoissonNoise
+from privkde.bitsum.execution import L, PlannedBitsum, Shape, Tally, share
+from privkde.draws.laws import DiscreteLaw, NegativeBinomial, Poisson
+from privkde.draws.randomness import ByteStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SingleCount(Bitsum):
+class SingleNoiseBitsum(PlannedBitsum[L]):
     """Everything but the law of the noise."""
-
-    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
-        """A message for a bit of 1, nothing for a bit of 0."""
-        return Tally(bits, np.zeros_like(bits))
 
     def noise_law(self, n_users: int) -> DiscreteLaw:
         """Law of the noise of `n_users` users together."""
@@ -40,18 +36,10 @@ class SingleCount(Bitsum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoissonCount(SingleCount):
+class PoissonNoiseBitsum(SingleNoiseBitsum[PoissonNoise]):
     """ν ~ Poisson(λ/n)."""
 
     name: ClassVar[str] = PoissonNoise.name
-
-    law: PoissonNoise
-
-    @staticmethod
-    def of(law: BitsumProtocol) -> PoissonCount:
-        """With the planned mean."""
-        assert isinstance(law, PoissonNoise)
-        return PoissonCount(law=law)
 
     def noise_law(self, n_users: int) -> DiscreteLaw:
         """Poisson."""
@@ -59,18 +47,10 @@ class PoissonCount(SingleCount):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NegativeBinomialCount(SingleCount):
+class NegativeBinomialNoiseBitsum(SingleNoiseBitsum[NegativeBinomialNoise]):
     """ν ~ NB(r/n, p)."""
 
     name: ClassVar[str] = NegativeBinomialNoise.name
-
-    law: NegativeBinomialNoise
-
-    @staticmethod
-    def of(law: BitsumProtocol) -> NegativeBinomialCount:
-        """With the planned shape and continuation."""
-        assert isinstance(law, NegativeBinomialNoise)
-        return NegativeBinomialCount(law=law)
 
     def noise_law(self, n_users: int) -> DiscreteLaw:
         """Negative binomial."""

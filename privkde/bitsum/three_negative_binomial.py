@@ -11,29 +11,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.mechanisms import BitsumProtocol, ThreeNegativeBinomial
-from privkde.bitsum.base import Bitsum, Shape, Tally, share
-from privkde.laws import NegativeBinomial
-from privkde.randomness import ByteStream
+from accounting.mechanisms import ThreeNegativeBinomial
+from privkde.bitsum.execution import PlannedBitsum, Shape, Tally, paired, share
+from privkde.draws.laws import NegativeBinomial
+from privkde.draws.randomness import ByteStream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorrelatedNoise(Bitsum):
+class ThreeNegativeBinomialBitsum(PlannedBitsum[ThreeNegativeBinomial]):
     """b + ψ1 + ψ3 ones and ψ2 + ψ3 zeros, with ψ1, ψ2 ~ NB(k/n, p) and ψ3 ~ NB(r'/n, p')."""
 
     name: ClassVar[str] = ThreeNegativeBinomial.name
-
-    law: ThreeNegativeBinomial
-
-    @staticmethod
-    def of(law: BitsumProtocol) -> CorrelatedNoise:
-        """With the planned noise."""
-        assert isinstance(law, ThreeNegativeBinomial)
-        return CorrelatedNoise(law=law)
-
-    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
-        """A one for a bit of 1, nothing for a bit of 0."""
-        return Tally(bits, np.zeros_like(bits))
 
     def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
         """ψ1 + ψ3 ones, ψ2 + ψ3 zeros."""
@@ -44,8 +32,7 @@ class CorrelatedNoise(Bitsum):
         flood = NegativeBinomial(
             shape=share(law.flood_shape, n_users, law.n_users), continue_probability=law.flood_continue_probability
         )
-        pairs = flood.sample(shape, stream)
-        return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
+        return paired(single, flood, shape, stream)
 
     def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:
         """#ones − #zeros: the flood cancels, the rest is centered."""

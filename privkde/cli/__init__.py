@@ -1,4 +1,4 @@
-"""The command line: planning, texts, collections, audits, budgets, the service and the paper's experiments."""
+"""The command line: planning, texts, collections, audits, budgets and the service."""
 
 from __future__ import annotations
 
@@ -7,44 +7,35 @@ import sys
 from collections.abc import Sequence
 
 import privkde
-from accounting import PrivkdeError
-from privkde.cli import (
-    auditing,
-    budgeting,
-    collecting,
-    demonstration,
-    embedding,
-    learning,
-    planning,
-    reproduction,
-    serving,
-)
+from privkde.cli.commands import registered
 from privkde.cli.parsing import Parser, fail
 
 INTERRUPTED = 130
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
+    """The command line with the options of all commands, or of the chosen one only: the others are not loaded."""
     parser = Parser(prog="privkde", description="Plan, explain, run and account for shuffled private kernel densities.")
     parser.add_argument("--version", action="version", version=f"privkde {privkde.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser, metavar="COMMAND")
-    planning.add_commands(commands)
-    embedding.add_commands(commands)
-    learning.add_commands(commands)
-    collecting.add_commands(commands)
-    demonstration.add_commands(commands)
-    auditing.add_commands(commands)
-    budgeting.add_commands(commands)
-    serving.add_commands(commands)
-    reproduction.add_commands(commands)
+    for command in registered().values():
+        options = commands.add_parser(command.name, help=command.summary, allow_abbrev=False)
+        if chosen in (None, command.name):
+            command.add_options(options)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code: that of the command, 0 if it has none."""
-    given, further = collecting.split(sys.argv[1:] if arguments is None else arguments)
-    parsed = build_parser().parse_args(given, argparse.Namespace(further=further))
+    """Run the command line and return the command's exit code."""
+    given, further = split(sys.argv[1:] if arguments is None else arguments)
+    parsed = build_parser(given[0] if given else "").parse_args(given, argparse.Namespace(further=further))
+    return exit_code(parsed)
+
+
+def exit_code(parsed: argparse.Namespace) -> int:
+    """Do what the command line asks for. A mistake that users can mend is one line on standard error."""
+    from accounting.errors import PrivkdeError  # after `--help` and `--version`, which need no accountant
+
     try:
         return int(parsed.run(parsed) or 0)
     except PrivkdeError as error:
@@ -55,3 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except OSError as error:
         fail(f"{error.strerror}: {error.filename!r}; choose another path.")
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command line up to `--`, and what `collect` passes on to Beam after it."""
+    given = list(arguments)
+    if given[:1] != ["collect"] or "--" not in given:
+        return given, []
+    at = given.index("--")
+    return given[:at], given[at + 1 :]

@@ -1,11 +1,16 @@
-"""What every command shares: numbers, options and one-line errors."""
+"""What the commands share: numbers, JSON files, options and one-line errors."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from accounting import Plan
 
 EXIT_BAD_INPUT = 2
 
@@ -26,11 +31,28 @@ def real(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} must be a number, for example 0.5 or 1e-6") from None
 
 
+def read_plan(path: Path) -> Plan:
+    """The plan in a file, not verified."""
+    from accounting import Plan
+
+    return Plan.from_json(read_json(path, "write it with `privkde plan --output`."))
+
+
+def read_json(path: Path, remedy: str) -> Any:
+    """The JSON document in a file; the error ends with `remedy`."""
+    from accounting.errors import InvalidInputError  # here: `--help` and `--version` need no accountant
+
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidInputError(f"{str(path)!r} is not JSON; {remedy}") from error
+
+
 class Parser(argparse.ArgumentParser):
-    """One-line errors with exit code 2."""
+    """Reports errors in one line, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the message, suggest the nearest option for a misspelt one, and stop."""
+        """Print the message, with the nearest option for a misspelled one, and stop."""
         if message.startswith("unrecognized arguments:"):
             word = message.split(":", 1)[1].split(maxsplit=1)[0]
             near = difflib.get_close_matches(word, _options(self), n=1)
@@ -40,12 +62,12 @@ class Parser(argparse.ArgumentParser):
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
     """Every option string of the parser and of its commands."""
-    found = [option for action in parser._actions for option in action.option_strings]
+    options = [option for action in parser._actions for option in action.option_strings]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                found += _options(command)
-    return found
+                options += _options(command)
+    return options
 
 
 def fail(message: str) -> NoReturn:

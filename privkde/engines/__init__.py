@@ -1,24 +1,27 @@
-"""How a collection is executed: in this process (`local`), or by Apache Beam over many machines (`beam`)."""
+"""Who executes a collection: this process (`local`), or Apache Beam over many machines (`beam`)."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from accounting.errors import InvalidInputError, require_choice
-from privkde.announcement import Announcement
-from privkde.blocks import Progress
+from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Users
-from privkde.parties import Analyzer
-from privkde.randomness import ByteStream
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.parties import Analyzer
+from privkde.storage.packets import SUFFIXES, require_unanswered
+from privkde.storage.user_blocks import Progress
 
 ENGINES = ("local", "beam")
+PATHS = ("aggregated", "faithful")
 
 
 class Collector(Protocol):
-    """What runs a whole collection: users, shuffler and analyzer."""
+    """Runs a whole collection: users, shuffler and analyzer."""
 
     def play(
         self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
@@ -26,8 +29,23 @@ class Collector(Protocol):
         """The analyzer's counts after these users took part."""
 
 
-class Engine(Collector, Protocol):
-    """Also runs clients and shuffler apart. Equal seeds and equal packets give equal counts on every engine."""
+class Engine(abc.ABC):
+    """A collector that can also run clients and shuffler apart.
+
+    Equal seeds and equal packets give equal counts on every engine.
+    """
+
+    def play(
+        self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
+    ) -> Analyzer:
+        """The analyzer's counts after these users took part.
+
+        `faithful` runs every party: all messages, noise and flood included, are packed, sent, shuffled, unpacked and
+        counted. `aggregated` draws the same bits, but the noise of all users at once and only as counts. The counts
+        of both have the same law, because the noise is infinitely divisible (docs/proofs/sampling.md).
+        """
+        run = self._faithful if require_choice("path", path, PATHS) == "faithful" else self._aggregated
+        return run(users, stream, progress)
 
     def randomize(
         self,
@@ -38,10 +56,33 @@ class Engine(Collector, Protocol):
         suffix: str = ".packets",
         progress: Progress | None = None,
     ) -> None:
-        """Play these users as clients, and write their packets to files in `folder`."""
+        """Play these users as clients: a file of packets in `folder` for each block of them.
 
+        The packets are those that the faithful path counts. A folder that already holds packets is refused.
+        """
+        require_unanswered(folder)
+        self._write_packets(users, folder, stream, require_choice("suffix", suffix, SUFFIXES), progress)
+
+    @abc.abstractmethod
     def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
-        """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on."""
+        """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on.
+
+        Names may be patterns such as `sent/*.packets`.
+        """
+
+    @abc.abstractmethod
+    def _aggregated(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+        """See `play`."""
+
+    @abc.abstractmethod
+    def _faithful(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+        """See `play`."""
+
+    @abc.abstractmethod
+    def _write_packets(
+        self, users: Users, folder: Path, stream: ByteStream, suffix: str, progress: Progress | None
+    ) -> None:
+        """See `randomize`."""
 
 
 def engine(name: str, *, runner: str | None = None, workers: int = 1, options: Sequence[str] = ()) -> Engine:
@@ -59,7 +100,7 @@ def engine(name: str, *, runner: str | None = None, workers: int = 1, options: S
 
 
 def require_beam() -> None:
-    """A clear error if Apache Beam is not installed."""
+    """Raise a clear error if Apache Beam is not installed."""
     if find_spec("apache_beam") is None:
         raise InvalidInputError(
             "the engine 'beam' needs apache-beam; install the extra with `pip install 'privkde[beam]'`."

@@ -1,8 +1,8 @@
 """Run a collection by Apache Beam: the same blocks, draws and counts as in one process (extra `beam`).
 
-`transforms` says what travels and who is trusted. What the engine gets back is one file of counts with all their noise,
-which it deletes once it is read; below the users that a shuffler waits for it holds how many there were, and no counts.
-Vectors and class numbers that are arrays are written to a file in the system's temporary folder while they are played.
+`transforms` says what travels and who is trusted. The engine gets back one file of counts with all their noise, and
+deletes it after reading. For fewer users than a shuffler waits for, the file holds their number and no counts. While
+users are played, arrays of vectors and class numbers are kept in a file in the system's temporary folder.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,19 +22,19 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 
-from accounting.errors import InvalidInputError, PrivkdeError, require_choice, require_integer
-from privkde.announcement import Announcement
+from accounting.errors import InvalidInputError, PrivkdeError, require_integer
 from privkde.bitsum import Tally
-from privkde.blocks import Progress, block_parts
-from privkde.container import sealed, unsealed
-from privkde.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
-from privkde.datasets import read_vectors
-from privkde.engines.local import PATHS
+from privkde.draws.randomness import ByteStream
+from privkde.engines import Engine
 from privkde.engines.transforms import Block, CountPackets, Played, PlayUsers, ReadPackets, opened
 from privkde.engines.users import Users
-from privkde.packets import SUFFIXES, matched, require_unanswered
-from privkde.parties import Analyzer
-from privkde.randomness import ByteStream
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
+from privkde.protocol.parties import Analyzer
+from privkde.storage.container import sealed, unsealed
+from privkde.storage.datasets import read_vectors
+from privkde.storage.packets import matched
+from privkde.storage.user_blocks import Progress, block_parts
 
 OUTCOME_SCHEMA = "privkde.outcome/1"
 MOST_WORKERS = 1024
@@ -47,10 +47,10 @@ class PipelineError(PrivkdeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BeamEngine:
-    """Runs collections by Beam: by default in this process, with `workers` in as many processes of this machine.
+class BeamEngine(Engine):
+    """Runs collections by Beam: by default in this process, with more `workers` in as many processes of this machine.
 
-    `runner` names another one (`FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are its options. It
+    `runner` names another runner (`FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are its options. It
     needs `--temp_location`, where its workers leave the counts for this process.
     """
 
@@ -64,7 +64,7 @@ class BeamEngine:
             raise InvalidInputError(
                 f"workers={self.workers} is for the runner on this machine; give {self.runner} its own options."
             )
-        named = {one.split("=")[0] for one in self.options}
+        named = {option.split("=")[0] for option in self.options}
         if "--runner" in named:
             raise InvalidInputError("name the runner as `runner`, not among the options of Beam.")
         if self.runner is not None and "--temp_location" not in named:
@@ -75,33 +75,21 @@ class BeamEngine:
         if unknown:
             raise InvalidInputError(f"Beam has no option {unknown[0]!r} and would ignore it; correct or leave it out.")
 
-    def play(
-        self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
-    ) -> Analyzer:
-        """As `privkde.engines.local.play`, with the same counts for the same seed."""
-        counts = self._played(users, stream, path=require_choice("path", path, PATHS))
-        if progress is not None:
-            progress(len(users.index))
-        return (released if path == "faithful" else analyzed)(users.announcement, counts)
+    def _aggregated(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+        return analyzed(users.announcement, self._played(users, stream, progress, path="aggregated"))
 
-    def randomize(
-        self,
-        users: Users,
-        folder: Path,
-        *,
-        stream: ByteStream,
-        suffix: str = ".packets",
-        progress: Progress | None = None,
+    def _faithful(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
+        return released(users.announcement, self._played(users, stream, progress, path="faithful"))
+
+    def _write_packets(
+        self, users: Users, folder: Path, stream: ByteStream, suffix: str, progress: Progress | None
     ) -> None:
-        """As `privkde.engines.local.randomize`; all workers must see `folder`, where files can be linked."""
-        require_unanswered(folder)
-        self._played(users, stream, folder=folder.resolve(), suffix=require_choice("suffix", suffix, SUFFIXES))
-        if progress is not None:
-            progress(len(users.index))
+        """All workers must see `folder`, and be able to link files in it."""
+        self._played(users, stream, progress, folder=folder.resolve(), suffix=suffix)
 
     def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
-        """As `privkde.engines.local.count`; files may be wherever Beam can read, and patterns such as `gs://a/*`."""
-        names = matched(files, _found)
+        """Count the packets of files wherever Beam can read them; names may be patterns such as `gs://a/*`."""
+        names = matched(files, _matching)
 
         def build(pipeline: Any) -> Any:
             return pipeline | beam.Create(names) | ReadPackets() | CountPackets(announcement)
@@ -112,25 +100,28 @@ class BeamEngine:
             progress(counts.n_users)
         return released(announcement, counts)
 
-    def _played(self, users: Users, stream: ByteStream, **options: Any) -> PartialCounts:
+    def _played(self, users: Users, stream: ByteStream, progress: Progress | None, **options: Any) -> PartialCounts:
+        """The counts of these users; none if they write packets."""
         announcement = users.announcement
         blocks = [Block(start, part) for part, start in block_parts(users.index, announcement.n_instances)]
         with tempfile.TemporaryDirectory() as scratch:
-            elsewhere, classes = _stored(users, Path(scratch))
-            played = Played(users=elsewhere, classes=classes, recipe=stream.recipe(), **options)
+            stored, classes = _stored(users, Path(scratch))
+            played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)
 
             def build(pipeline: Any) -> Any:
                 return pipeline | beam.Create(blocks) | PlayUsers(played)
 
             counts = self._run(build, scratch)
         refuse_complaint(counts)
+        if progress is not None:
+            progress(len(users.index))
         return counts
 
     def _run(self, build: Callable[[Any], Any], scratch: str) -> PartialCounts:
-        """Run the pipeline, and read and delete what it delivered."""
+        """Run the pipeline, then read and delete the file that it delivered."""
         options = self._pipeline_options()
-        place = options.view_as(GoogleCloudOptions).temp_location or scratch
-        target = FileSystems.join(place, f"privkde-{secrets.token_hex(8)}.npz")
+        folder = options.view_as(GoogleCloudOptions).temp_location or scratch
+        target = FileSystems.join(folder, f"privkde-{secrets.token_hex(8)}.npz")
         try:
             try:
                 with beam.Pipeline(runner=self._runner(options), options=options) as pipeline:
@@ -150,60 +141,61 @@ class BeamEngine:
             ) from error
 
     def _pipeline_options(self) -> PipelineOptions:
-        mine = ["--job_name=privkde-collect", "--default_sdk_harness_log_level=ERROR"]
+        ours = ["--job_name=privkde-collect", "--default_sdk_harness_log_level=ERROR"]
         if self.runner is None:
             mode = "in_memory" if self.workers == 1 else "multi_processing"
-            mine += [f"--direct_num_workers={self.workers}", f"--direct_running_mode={mode}"]
+            ours += [f"--direct_num_workers={self.workers}", f"--direct_running_mode={mode}"]
         else:
-            mine += [f"--runner={self.runner}"]
-        return PipelineOptions([*mine, *self.options])
+            ours += [f"--runner={self.runner}"]
+        return PipelineOptions([*ours, *self.options])
 
     def _runner(self, options: PipelineOptions) -> Any:
-        """By default Beam's runner inside this process: the one called DirectRunner may download another program."""
+        """By default Beam's runner inside this process: its DirectRunner may download another program."""
         if self.runner is not None:
             return self.runner
         from apache_beam.portability.api import beam_provision_api_pb2
         from apache_beam.runners.portability.fn_api_runner import fn_runner
         from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-        told = JobServiceHandle.encode_pipeline_options(options.get_all_options())
-        provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=told)
+        encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
+        provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
         return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))
 
 
 def _unknown(options: Sequence[str]) -> list[str]:
-    """Those that no part of Beam knows."""
+    """The options that no part of Beam knows."""
     parsers: list[Any] = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     (parser,) = parsers
     return list(parser.parse_known_args(list(options))[1])
 
 
-def _found(pattern: str) -> list[str]:
-    place = pattern if "://" in pattern else os.path.abspath(pattern)  # Beam expands no pattern without a folder
-    (match,) = FileSystems.match([place])
-    return [one.path for one in match.metadata_list]
+def _matching(pattern: str) -> list[str]:
+    absolute = pattern if "://" in pattern else os.path.abspath(pattern)  # Beam does not expand a bare file name
+    (match,) = FileSystems.match([absolute])
+    return [metadata.path for metadata in match.metadata_list]
 
 
 def _stored(users: Users, scratch: Path) -> tuple[Users, Path | None]:
-    """The users, and the file of their classes: arrays become files, which are not copied into the pipeline."""
-    held: dict[str, Any] = {} if users.classes is None else {"classes": users.classes}
+    """The users, and the file of their classes: arrays become files, so that the pipeline does not hold copies."""
+    arrays: dict[str, Any] = {} if users.classes is None else {"classes": users.classes}
     if isinstance(users.rows, np.ndarray):
-        held["rows"] = users.rows
-    if held:
-        np.savez(scratch / "users.npz", **held)
-    rows = read_vectors(scratch / "users.npz", "rows") if "rows" in held else users.rows
-    elsewhere = replace(users, rows=rows, index=users.index[:0], classes=None)
-    return elsewhere, scratch / "users.npz" if "classes" in held else None
+        arrays["rows"] = users.rows
+    file = scratch / "users.npz"
+    if arrays:
+        np.savez(file, **arrays)
+    rows = read_vectors(file, "rows") if "rows" in arrays else users.rows
+    stored = replace(users, rows=rows, index=users.index[:0], classes=None)
+    return stored, file if "classes" in arrays else None
 
 
 def _deliver(target: str, counts: PartialCounts) -> None:
-    """Write the outcome to a file, for `_delivered`."""
+    """Write the outcome to a file, which `_delivered` reads."""
     document = {
         "schema": OUTCOME_SCHEMA,
         "n_users": counts.n_users,
         "rejected": counts.rejected,
-        "complaint": None if counts.complaint is None else [counts.complaint.place, counts.complaint.reason],
+        "complaint": None if counts.complaint is None else list(astuple(counts.complaint)),
     }
     with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         file.write(sealed(document, {"ones": counts.tally.ones, "zeros": counts.tally.zeros}))

@@ -4,9 +4,9 @@ Two things run here, and they are trusted differently.
 
 - *Counting packets* (`ReadPackets`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
   of single users and are trusted like a shuffler, and so are the places where the runner keeps what travels between
-  them. Packets are counted on the worker that reads them, partial counts travel and are added up, and what comes out is
-  the counts of all or, of too few, nothing. Packets in files were drawn once, by their clients, so a part that a runner
-  works on twice is counted the same way twice.
+  them. Packets are counted on the worker that reads them; partial counts travel and are added up. The result is the
+  counts of all users, or nothing for too few. Packets in files were drawn once, by their clients, so a part that a
+  runner repeats gives the same counts again.
 - *Playing users* (`PlayUsers`) is a simulation by somebody who holds all vectors. Without a seed every block of users
   draws under a fresh secret key, which no other process ever holds. A runner that repeats a block then draws *other*
   noise about the same users. Beam keeps one outcome of a repeated block, but whoever sees the disks of a failed attempt
@@ -28,13 +28,13 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from accounting.errors import PrivkdeError
-from privkde.announcement import Announcement
-from privkde.blocks import Index, one_blas_thread
-from privkde.counting import Complaint, PacketCounter, PartialCounts, withheld
-from privkde.datasets import read_array
+from privkde.draws.randomness import StreamRecipe
 from privkde.engines.users import Clients, Users, noise_of_all
-from privkde.packets import part_name, read_packets, write_packets
-from privkde.randomness import StreamRecipe
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, withheld
+from privkde.storage.datasets import read_array
+from privkde.storage.packets import part_name, read_packets, write_packets
+from privkde.storage.user_blocks import Index, one_blas_thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Block:
 
 
 def opened(name: str) -> Any:
-    """A file wherever Beam can read, as it is."""
+    """A file, uncompressed, wherever Beam can read it."""
     return FileSystems.open(name, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
@@ -70,62 +70,31 @@ class _ReadFile(beam.DoFn):  # type: ignore[misc]
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]
-    """From users' packets to one `PartialCounts`, `withheld` for too few users; workers send on sums."""
+    """From users' packets to one `PartialCounts`, `withheld` for too few users; workers pass on sums."""
 
     def __init__(self, announcement: Announcement) -> None:
         super().__init__()
         self._announcement = announcement
 
     def expand(self, packets: Any) -> Any:
-        """A combiner that runners lift to where packets are read, and the check of what it adds up to."""
-        combined = packets | beam.CombineGlobally(PacketCombiner(self._announcement))
-        return combined | beam.Map(partial(withheld, self._announcement))
+        """Counts are added up where packets are read, on runners that lift combiners; then the total is checked."""
+        return (
+            packets
+            | "Count" >> beam.Map(partial(_counts, PacketCounter(self._announcement)))
+            | beam.CombineGlobally(partial(_added, self._announcement))
+            | "Withhold" >> beam.Map(partial(withheld, self._announcement))
+        )
 
 
-class CountsCombiner(beam.CombineFn):  # type: ignore[misc]
-    """Adds partial counts."""
-
-    def __init__(self, announcement: Announcement) -> None:
-        super().__init__()
-        self._announcement = announcement
-        self._counter: PacketCounter | None = None
-
-    @property
-    def counter(self) -> PacketCounter:
-        """Made anew on each worker."""
-        if self._counter is None:
-            self._counter = PacketCounter(self._announcement)
-        return self._counter
-
-    def create_accumulator(self) -> PartialCounts:
-        """No counts."""
-        return self.counter.nothing
-
-    def add_input(self, counts: PartialCounts, element: PartialCounts) -> PartialCounts:
-        """One more part."""
-        return counts + element
-
-    def merge_accumulators(self, parts: Iterable[PartialCounts]) -> PartialCounts:
-        """In any order."""
-        return sum(parts, self.counter.nothing)
-
-    def extract_output(self, counts: PartialCounts) -> PartialCounts:
-        """The counts as they are; `withheld` decides what is delivered of them."""
-        return counts
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the counter."""
-        return self.__dict__ | {"_counter": None}
+def _counts(counter: PacketCounter, element: bytes | Complaint) -> PartialCounts:
+    """The counts of a packet, which is taken whole or refused whole, or the complaint about a file."""
+    if isinstance(element, Complaint):
+        return counter.complaining(element.place, element.reason)
+    return counter.of(element)
 
 
-class PacketCombiner(CountsCombiner):
-    """Counts packets, each taken whole or refused whole, as `Shuffler.receive` does."""
-
-    def add_input(self, counts: PartialCounts, element: bytes | Complaint) -> PartialCounts:  # type: ignore[override]
-        """One more packet, or why there are none."""
-        if isinstance(element, Complaint):
-            return counts + self.counter.complaining(element.place, element.reason)
-        return counts + self.counter.of(element)
+def _added(announcement: Announcement, parts: Iterable[PartialCounts]) -> PartialCounts:
+    return sum(parts, PartialCounts.nothing(announcement))
 
 
 # Playing users: a simulation ------------------------------------------------------------------------------------------
@@ -133,7 +102,7 @@ class PacketCombiner(CountsCombiner):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """All that a worker needs to play users: no secret is in it. Their classes, if they have any, are in a file."""
+    """What a worker needs to play users; it holds no secret. The users' classes, if they have any, are in a file."""
 
     users: Users
     recipe: StreamRecipe
@@ -156,13 +125,13 @@ class PlayUsers(beam.PTransform):  # type: ignore[misc]
             blocks
             | "Spread users" >> beam.Reshuffle()
             | beam.ParDo(_PlayBlock(self._played))
-            | beam.CombineGlobally(CountsCombiner(self._played.users.announcement))
+            | beam.CombineGlobally(partial(_added, self._played.users.announcement))
             | beam.Map(partial(_finished, self._played))
         )
 
 
 def _finished(played: Played, counts: PartialCounts) -> PartialCounts:
-    """What may be delivered: withheld as by a shuffler or, on the path that has none, with everybody's noise."""
+    """What may be delivered: on the faithful path what a shuffler releases, on the aggregated path noisy counts."""
     announcement = played.users.announcement
     if played.path == "faithful" or counts.complaint is not None:
         return withheld(announcement, counts)
@@ -175,8 +144,8 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
         self._played = played
 
     def setup(self) -> None:
-        held, users = self._played.classes, self._played.users
-        self._clients = Clients(users if held is None else replace(users, classes=read_array(held, "classes")))
+        file, users = self._played.classes, self._played.users
+        self._clients = Clients(users if file is None else replace(users, classes=read_array(file, "classes")))
         self._counter = PacketCounter(users.announcement)
 
     def process(self, block: Block) -> Iterator[PartialCounts]:
@@ -190,8 +159,8 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
         played, stream = self._played, self._played.recipe.stream()
         if played.folder is not None:
             target = played.folder / part_name(block.start, played.suffix)
-            if not target.exists():  # else the block is repeated: these users have answered, and answer only once
-                with suppress(FileExistsError):  # another worker was first
+            if not target.exists():  # otherwise the block is repeated, and its users have already answered
+                with suppress(FileExistsError):  # another worker was faster
                     write_packets(target, self._clients.packets(block.part, block.start, stream), once=True)
             return self._counter.nothing
         if played.path == "faithful":

@@ -1,4 +1,4 @@
-"""Users that are played, block by block: what each engine draws for them, and from which streams."""
+"""Users whom an engine plays, block by block: what is drawn for them, and from which streams."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import InvalidInputError
-from privkde.announcement import Announcement
 from privkde.bitsum import Tally
-from privkde.blocks import Index
-from privkde.inputs import Rows
-from privkde.parties import Randomizer
-from privkde.randomness import ByteStream
+from privkde.draws.randomness import ByteStream
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.inputs import Rows
+from privkde.protocol.parties import Randomizer
+from privkde.storage.user_blocks import Index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class Users:
 
 
 class Clients:
-    """Draws for one block of users after the other; every purpose and block has a stream of its own.
+    """Draws for blocks of users; every purpose and block has its own stream.
 
-    Equal streams give equal draws, on whatever engine.
+    Equal streams give equal draws on every engine.
     """
 
     def __init__(self, users: Users) -> None:
@@ -44,15 +44,14 @@ class Clients:
         self._randomizer = Randomizer(users.announcement, outside=users.outside)
 
     def inputs(self, part: Index, start: int, stream: ByteStream) -> Tally:
-        """The messages that carry the bits of this block, summed over its users; noise messages are not among them."""
-        drawn = stream.child("inputs", start)
-        rows, told = self._block(part)
-        return self._randomizer.inputs(rows, told, stream=drawn, numbers=part).over_users()
+        """The messages that carry the bits of this block, summed over its users, without noise messages."""
+        rows, classes = self._block(part)
+        return self._randomizer.inputs(rows, classes, stream=stream.child("inputs", start), numbers=part).over_users()
 
     def packets(self, part: Index, start: int, stream: ByteStream) -> list[bytes]:
         """What each user of this block sends, all noise included."""
-        rows, told = self._block(part)
-        return self._randomizer.packets(rows, told, stream=stream.child("client", start), numbers=part)
+        rows, classes = self._block(part)
+        return self._randomizer.packets(rows, classes, stream=stream.child("client", start), numbers=part)
 
     def _block(self, part: Index) -> tuple[NDArray[np.floating], NDArray[np.integer] | None]:
         classes = self._users.classes
@@ -62,6 +61,6 @@ class Clients:
 def noise_of_all(announcement: Announcement, n_users: int, stream: ByteStream) -> Tally:
     """The noise messages of this many users at once."""
     shape = (announcement.n_instances,)
-    if n_users == 0:  # nobody adds no noise, and a share of nothing is no law
-        return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
+    if n_users == 0:  # a share for nobody is not a valid law
+        return Tally.nothing(shape)
     return announcement.bitsum().noise(n_users, shape, stream.child("noise"))

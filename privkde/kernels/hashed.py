@@ -15,11 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
-from privkde.kernels.base import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
-from privkde.kernels.draws import integers_below, normal_rows, poisson_process
-from privkde.randomness import ByteStream
+from privkde.draws.randomness import ByteStream
+from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.public_draws import integers_below, normal_rows, poisson_process
 
 Integers = NDArray[np.int64]
 
@@ -37,27 +36,6 @@ class Cuts:
     """One per repetition: the bucket of whoever is beyond no cut. It makes every bucket equally likely."""
     starts: Integers
     """The cuts of repetition i are those from starts[i] to starts[i+1]."""
-
-
-def draw_cuts(stream: ByteStream, *, repetitions: int, segments: int, density: float, n_coordinates: int) -> Cuts:
-    """Cuts at `density` per unit of height in each of `segments` copies of [−1, 1] per repetition.
-
-    The copies are laid end to end on a line, which one Poisson process of rate 1 fills. A family of more repetitions
-    extends one of fewer.
-    """
-    length = 2.0 * density
-    points = poisson_process(stream.child("points"), repetitions * segments * length)
-    places = np.minimum(np.floor(points / length), repetitions * segments - 1)
-    heights = (points - places * length) / density - 1.0
-    numbers = places.astype(np.int64)
-    starts = np.searchsorted(numbers, np.arange(repetitions + 1) * segments)
-    return Cuts(
-        segments=read_only(numbers % segments),
-        thresholds=read_only(heights.astype(np.float32)),
-        residues=read_only(integers_below(stream.child("residues"), len(points), n_coordinates)),
-        offsets=read_only(integers_below(stream.child("offsets"), repetitions, n_coordinates)),
-        starts=read_only(starts.astype(np.int64)),
-    )
 
 
 class CutFamily(LsqFamily):
@@ -101,16 +79,33 @@ class CutFamily(LsqFamily):
         np.put_along_axis(features, columns, 1.0, axis=1)
         return features
 
+    def _decay(self, x: Float32 | Float64, y: Float32 | Float64, metric: str) -> Float64:
+        """exp(−distance/h)."""
+        from scipy.spatial.distance import cdist  # slow to import, and a collection needs features only
+
+        distances: Float64 = cdist(self.wide_rows(x), self.wide_rows(y), metric)
+        distances /= -float(self.choice.bandwidth)
+        return np.exp(distances, out=distances)
+
     def _draw(self, stream: ByteStream, *, segments: int, density: float, numbers_per_cut: int) -> Cuts:
-        """`draw_cuts`, after a look at how much there will be to store."""
-        repetitions = self.facts.n_repetitions
-        require_room(repetitions * segments * 2.0 * density * numbers_per_cut, self.choice)
-        return draw_cuts(
-            stream,
-            repetitions=repetitions,
-            segments=segments,
-            density=density,
-            n_coordinates=self.facts.n_coordinates,
+        """Cuts at `density` per unit of height in each of `segments` copies of [−1, 1] per repetition.
+
+        The copies are laid end to end on a line, which one Poisson process of rate 1 fills. A family of more
+        repetitions extends one of fewer. What has to be stored is limited: `numbers_per_cut` for each cut.
+        """
+        repetitions, n_coordinates, length = self.facts.n_repetitions, self.facts.n_coordinates, 2.0 * density
+        require_room(repetitions * segments * length * numbers_per_cut, self.choice)
+        points = poisson_process(stream.child("points"), repetitions * segments * length)
+        places = np.minimum(np.floor(points / length), repetitions * segments - 1)
+        heights = (points - places * length) / density - 1.0
+        numbers = places.astype(np.int64)
+        starts = np.searchsorted(numbers, np.arange(repetitions + 1) * segments)
+        return Cuts(
+            segments=read_only(numbers % segments),
+            thresholds=read_only(heights.astype(np.float32)),
+            residues=read_only(integers_below(stream.child("residues"), len(points), n_coordinates)),
+            offsets=read_only(integers_below(stream.child("offsets"), repetitions, n_coordinates)),
+            starts=read_only(starts.astype(np.int64)),
         )
 
 
@@ -130,7 +125,7 @@ class LaplacianFamily(CutFamily):
 
     def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
         """exp(−‖x−y‖₁/h)."""
-        return _decay(cdist(self.wide_rows(x), self.wide_rows(y), "cityblock"), self.choice.bandwidth)
+        return self._decay(x, y, "cityblock")
 
 
 class ExponentialFamily(CutFamily):
@@ -152,7 +147,7 @@ class ExponentialFamily(CutFamily):
 
     def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
         """exp(−‖x−y‖₂/h)."""
-        return _decay(cdist(self.wide_rows(x), self.wide_rows(y), "euclidean"), self.choice.bandwidth)
+        return self._decay(x, y, "euclidean")
 
 
 def inverse_mean_projection(dim: int) -> float:
@@ -173,8 +168,3 @@ def _sphere(stream: ByteStream, count: int, dim: int) -> Float32:
     for part, rows in normal_rows(stream, count, dim):
         directions[part] = rows / np.sqrt(np.add.accumulate(rows * rows, axis=1)[:, -1:])
     return directions
-
-
-def _decay(distances: Float64, bandwidth: float) -> Float64:
-    distances /= -float(bandwidth)
-    return np.exp(distances, out=distances)

@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from accounting.kernels import MOST_SINGULAR, NORM_SLACK
-from privkde.kernels.base import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
-from privkde.kernels.draws import signs
+from privkde.draws.randomness import ByteStream
+from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
 from privkde.kernels.projection import FastProjection
-from privkde.randomness import ByteStream
+from privkde.kernels.public_draws import signs
 
 
 class InnerProductFamily(LsqFamily):

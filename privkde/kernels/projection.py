@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.fft import dct
 
 from accounting.errors import require_integer, require_real
-from privkde.kernels.base import Float32, read_only
-from privkde.kernels.draws import normals, signs, subset, uniforms
-from privkde.randomness import ByteStream
+from privkde.draws.randomness import ByteStream
+from privkde.kernels.lsq_family import Float32, read_only
+from privkde.kernels.public_draws import normals, signs, subset, uniforms
 
 
 class FastProjection:

@@ -1,4 +1,4 @@
-"""Named privacy budgets that releases are charged against, across runs (extra `ledger`; `postgres` for a server).
+"""Who keeps count: named privacy budgets that releases are charged against (extra `ledger`; `postgres` for a server).
 
 >>> from privkde.ledger import Ledger
 >>> with Ledger.open("ledger.sqlite") as ledger:  # doctest: +SKIP
@@ -6,15 +6,15 @@
 ...     ledger.charge("telemetry", release, key="week 1")
 """
 
-from privkde.ledger.errors import (
+from privkde.ledger.ledger import Ledger
+from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing
+from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
     LedgerUnavailableError,
     UnknownBudgetError,
 )
-from privkde.ledger.ledger import Ledger
-from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing
 
 __all__ = [
     "Budget",

@@ -1,4 +1,4 @@
-"""Engines for a ledger's place: a file (SQLite) or a server (PostgreSQL). What differs between the two is here."""
+"""Database engines for a ledger in a file (SQLite) or on a server (PostgreSQL); all that differs between the two."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError
 
 from accounting import InvalidInputError
-from privkde.ledger.errors import LedgerUnavailableError
+from privkde.ledger.refusals import LedgerUnavailableError
 
 PATIENCE = 60.0
-"""Seconds that a transaction waits for others. Composing many different releases may take that long."""
+"""Seconds that a transaction waits for others, which may be composing many different releases."""
 CONNECT_TIMEOUT = 10
 READING = "privkde_reading"
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
@@ -22,16 +22,16 @@ _CREATION_LOCK = 0x707269766B6465  # an arbitrary number: "privkde"
 
 
 def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
-    """An engine, and the place as it may be shown: never with a password."""
+    """An engine, and the location as it may be shown: without a password."""
     if isinstance(where, str) and "://" in where:
         return _server(where)
     return _file(Path(where), create=create)
 
 
 def prepare_creation(engine: sa.Engine) -> None:
-    """Give a file a write-ahead log, once and for all: readers and a writer then do not wait for each other.
+    """Give a file a write-ahead log, which it keeps: readers and a writer then do not wait for each other.
 
-    SQLite does not wait for others who are doing the same, so we do.
+    SQLite does not wait for other processes that are doing the same, so this function does.
     """
     if engine.dialect.name != "sqlite":
         return
@@ -51,7 +51,7 @@ def prepare_creation(engine: sa.Engine) -> None:
 
 
 def lock_creation(connection: sa.Connection) -> None:
-    """Let nobody else create tables until this transaction ends. SQLite's transactions exclude each other anyway."""
+    """Keep others from creating tables until this transaction ends. SQLite's transactions exclude each other anyway."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_CREATION_LOCK)))
 
@@ -73,7 +73,7 @@ def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
 
 
 def _set_up_file(connection: Any, _record: Any) -> None:
-    """Commits return when they are on the disk; transactions begin where we say so."""
+    """Commits return when they are on the disk; transactions begin where this library begins them."""
     connection.isolation_level = None  # the driver begins nothing by itself
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -86,12 +86,14 @@ def _begin_file(connection: sa.Connection) -> None:
 
 def _server(where: str) -> tuple[sa.Engine, str]:
     if where.partition("://")[0] not in _SCHEMES:
-        raise InvalidInputError(f"{where.partition('://')[0]!r} is no ledger; give a file's path or postgresql://….")
+        raise InvalidInputError(
+            f"{where.partition('://')[0]!r} is not a kind of ledger; give a file's path or postgresql://…."
+        )
     try:
         url = sa.make_url(where).set(drivername="postgresql+psycopg")
     except (ArgumentError, ValueError):
         url = None
-    if url is None:  # raised here, so that no traceback shows what was given: it may hold a password
+    if url is None:  # raised here, so that no traceback shows the URL: it may hold a password
         raise InvalidInputError("the ledger's URL cannot be read; write postgresql://user:password@host:port/database.")
     shown = sa.URL.create(
         "postgresql", username=url.username, host=url.host, port=url.port, database=url.database
@@ -114,12 +116,12 @@ def _server(where: str) -> tuple[sa.Engine, str]:
 
 
 def _begin_server(connection: sa.Connection) -> None:
-    """Wait for locks no longer than a file would; return from a commit when it is on the disk, however configured."""
+    """Wait for locks as long as for a file; commits return when they are on the disk, however configured."""
     connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{PATIENCE:g}s'")
     connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
 
 
 def reason(error: Exception) -> str:
-    """The driver's first line on what went wrong, without statements and parameters."""
+    """The first line of the driver's error, without statements and parameters."""
     original = getattr(error, "orig", None) or error
     return (str(original).strip().splitlines() or [type(original).__name__])[0]

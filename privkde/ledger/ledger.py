@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from accounting import InvalidInputError, View
-from accounting.releases import Release, Spent
-from privkde.ledger.composing import composed
-from privkde.ledger.errors import KeyReusedError
+from accounting.releases.release import Release, Spent, basic_epsilon, spent
 from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing, require_key, require_sha256
+from privkde.ledger.refusals import KeyReusedError
 
 if TYPE_CHECKING:
     from privkde.ledger.store import Store
 
 
 class Ledger:
-    """Budgets and charges in one database; safe to share between threads, and between processes that open their own.
+    """Budgets and charges in one database. Threads may share a ledger; each process opens the database itself.
 
-    A charge is one transaction that holds its budget's lock: charges of one budget happen one after the other, and
-    what is acknowledged is on the disk.
+    A charge is one transaction that holds its budget's lock: charges of one budget happen one after the other, and a
+    charge that was acknowledged is on the disk.
     """
 
     def __init__(self, store: Store) -> None:
@@ -29,7 +30,7 @@ class Ledger:
 
     @staticmethod
     def open(where: str | Path, *, create: bool = True) -> Ledger:
-        """The ledger in a file, or at a `postgresql://…` URL; made if it is missing and `create` allows."""
+        """The ledger in a file or at a `postgresql://…` URL; with `create`, it is made if it does not exist."""
         try:
             from privkde.ledger.store import Store
         except ModuleNotFoundError as error:
@@ -66,7 +67,7 @@ class Ledger:
     ) -> Budget:
         """A new budget, or `BudgetExistsError`. A budget never changes.
 
-        `composition="basic"` if what is released may be chosen after seeing what earlier releases showed.
+        Use `composition="basic"` if releases may be chosen after seeing the results of earlier ones.
         """
         budget = Budget(
             name=name,
@@ -100,17 +101,17 @@ class Ledger:
             return rows.charges(rows.budget(name))
 
     def quote(self, name: str, release: Release) -> Quote:
-        """What the release would cost now. Writes nothing and promises nothing: others may charge in between."""
+        """What the release would cost now. Nothing is written or reserved: others may charge before you do."""
         with self._store.transaction() as rows:
             budget = rows.budget(name)
             charges = rows.charges(budget)
         return _quote(budget, charges, release)
 
     def charge(self, name: str, release: Release, *, key: str, plan_sha256: str | None = None) -> Charge:
-        """Charge the release before it is published; the same key again returns the same charge.
+        """Charge a release before it is published. Charging again with the same key returns the same charge.
 
-        Raises `BudgetExceededError` if it costs more than is left, and `KeyReusedError` if the key belongs to a charge
-        of something else. In both cases nothing is written.
+        Raises `BudgetExceededError` if the release costs more than is left, and `KeyReusedError` if the key belongs
+        to a charge for another release. In both cases nothing is written.
         """
         require_key(key)
         require_sha256(plan_sha256)
@@ -120,7 +121,7 @@ class Ledger:
         earlier = _earlier(charges, key, release, plan_sha256)
         if earlier is not None:
             return earlier
-        _quote(budget, charges, release)  # may take long, and is remembered: while nothing is locked
+        _quote(budget, charges, release)  # composing may take long: it is done and remembered before the lock
         with self._store.transaction(writing=True) as rows:
             budget = rows.budget(name, lock=True)
             charges += rows.charges(budget, after=len(charges))
@@ -144,18 +145,19 @@ class Ledger:
 
 
 def _earlier(charges: tuple[Charge, ...], key: str, release: Release, plan_sha256: str | None) -> Charge | None:
-    """The charge that has this key, if it is for the same."""
-    found = next((one for one in charges if one.key == key), None)
-    if found is not None and not found.same_content(release, plan_sha256):
+    """The charge that already has this key; refused if that charge is for something else."""
+    earlier = next((charge for charge in charges if charge.key == key), None)
+    if earlier is not None and not earlier.same_content(release, plan_sha256):
         raise KeyReusedError(
-            f"key={key!r} was used for release {found.name!r} ({found.guarantee}); use a fresh key for another release."
+            f"key={key!r} was used for release {earlier.name!r} ({earlier.guarantee});"
+            " use a fresh key for another release."
         )
-    return found
+    return earlier
 
 
 def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release) -> Quote:
     budget.refuse_unlike(release)
-    after = composed((*(one.release for one in charges), release), budget.delta, budget.composition)
+    after = composed((*(charge.release for charge in charges), release), budget.delta, budget.composition)
     return Quote(budget=budget, before=charges[-1].after if charges else _nothing(budget), after=after)
 
 
@@ -165,3 +167,14 @@ def _nothing(budget: Budget) -> Spent:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@lru_cache(maxsize=16)
+def composed(releases: tuple[Release, ...], delta: float, composition: Composition) -> Spent:
+    """ε of all releases together at δ. With `basic` only basic composition counts; the other ways are infinite.
+
+    Results are remembered, so that a charge can compose before it locks the budget and need not do so again.
+    """
+    if composition is Composition.BASIC:
+        return Spent(delta=delta, basic=basic_epsilon(releases, delta), advanced=math.inf, pld=math.inf)
+    return spent(releases, delta)

@@ -1,4 +1,4 @@
-"""What a ledger holds: budgets, charges, where a budget stands, what a release would cost. Frozen facts."""
+"""What a ledger holds: budgets and charges; what it answers: a budget's standing, and the quote for a release."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
 from accounting.errors import require_choice, require_real
-from accounting.releases import Release, Spent, finite
-from privkde.ledger.errors import BudgetExceededError
+from accounting.releases.release import Release, Spent, finite
+from privkde.ledger.refusals import BudgetExceededError
 
 BUDGET_SCHEMA = "privkde.budget/1"
 CHARGE_SCHEMA = "privkde.charge/1"
@@ -22,11 +22,11 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Composition(StrEnum):
-    """How the releases of a budget are added up."""
+    """How the costs of a budget's releases are composed."""
 
     PLD = "pld"
-    """The least of basic, advanced and privacy-loss composition. Proved if what is released, and with which
-    parameters, is fixed beforehand; it may not be chosen after seeing what earlier releases showed."""
+    """The least of basic, advanced and privacy-loss composition. Proved if all releases and their parameters are fixed
+    beforehand; none may be chosen after seeing the results of earlier ones."""
     BASIC = "basic"
     """ε and δ add up. Also proved if each release is chosen after seeing all earlier ones."""
 
@@ -35,8 +35,8 @@ class Composition(StrEnum):
 class Budget:
     """(ε, δ) that all releases about the same people may cost together, for replacing one record, in one view.
 
-    Source: docs/proofs/releases.md. Requires: with composition `pld`, that what is released does not depend on what
-    earlier releases showed; with `basic`, nothing of the kind.
+    Source: docs/proofs/releases.md. Requires: with composition `pld`, that releases do not depend on the results of
+    earlier ones; `basic` does not require this.
     """
 
     name: str
@@ -54,22 +54,22 @@ class Budget:
             raise InvalidInputError("delta=1 of a budget promises nothing; choose a small one, for example 1e-6.")
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "delta", delta)
-        object.__setattr__(self, "view", View(require_choice("view", self.view, [str(one) for one in VIEWS])))
-        composition = require_choice("composition", self.composition, [str(one) for one in Composition])
+        object.__setattr__(self, "view", View(require_choice("view", self.view, list(map(str, VIEWS)))))
+        composition = require_choice("composition", self.composition, list(map(str, Composition)))
         object.__setattr__(self, "composition", Composition(composition))
 
     @property
     def guarantee(self) -> Guarantee:
-        """What everybody is promised as long as the budget is kept."""
+        """What everybody is promised while the budget is kept."""
         return Guarantee(epsilon=self.epsilon, delta=self.delta, adjacency=Adjacency.RECORD, view=self.view)
 
     def refuse_unlike(self, release: Release) -> None:
-        """Raise `UnlikeGuaranteesError` unless the release promises something for the budget's adjacency and view."""
+        """Raise `UnlikeGuaranteesError` unless the release's guarantee has the budget's adjacency and view."""
         promise = release.guarantee
         if (promise.adjacency, promise.view) != (Adjacency.RECORD, self.view):
             raise UnlikeGuaranteesError(
-                f"release {release.name!r} promises something for {promise.adjacency} in the {promise.view} view;"
-                f" budget {self.name!r} counts {Adjacency.RECORD} in the {self.view} view: state it for that."
+                f"release {release.name!r} has a guarantee for {promise.adjacency} in the {promise.view} view;"
+                f" budget {self.name!r} counts {Adjacency.RECORD} in the {self.view} view; state it for that."
             )
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +88,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """One release that a budget has paid for; the `number`-th, from 1 on. Charges never change.
+    """A release that a budget has paid for. `number` counts the budget's charges from 1. Charges never change.
 
     `spent_before` and `after.epsilon` are ε at the budget's δ.
     """
@@ -118,10 +118,10 @@ class Charge:
         return self.after.epsilon
 
     def same_content(self, release: Release, plan_sha256: str | None) -> bool:
-        """Whether a charge for this would be the same one, sent again.
+        """Whether this charge is for the same release.
 
-        Name, promise and plan decide; without a plan, the profiles do. Profiles of one plan that were computed by
-        different machines may differ in the last digit.
+        Name, guarantee and plan decide; without a plan, the profiles decide, too. Profiles of the same plan that were
+        computed on different machines may differ in the last digit.
         """
         ours, theirs = (self.name, self.guarantee, self.plan_sha256), (release.name, release.guarantee, plan_sha256)
         return ours == theirs and (plan_sha256 is not None or self.release.profiles == release.profiles)
@@ -144,9 +144,9 @@ class Charge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where a budget stands.
+    """What is spent of a budget, and what is left.
 
-    The promise is the budget's. What is spent so far is less, but more may follow: it is no promise.
+    The budget is the promise. What is spent so far is less, but not a promise: more may follow.
     """
 
     budget: Budget
@@ -160,11 +160,11 @@ class Standing:
 
     @property
     def remaining(self) -> float:
-        """ε that is left; releases compose, so one may cost less than its own ε."""
+        """ε that is left; a release may cost less than its own ε, because releases compose."""
         return self.budget.epsilon - self.spent
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; None where a way to compose proves nothing."""
+        """As plain JSON values; None where a composition theorem proves nothing."""
         return {
             "budget": self.budget.to_json(),
             "spent": self.spent,
@@ -184,12 +184,12 @@ class Quote:
 
     @property
     def requested(self) -> float:
-        """ε that the release adds; infinite if nothing can be promised at the budget's δ any more."""
+        """ε that the release adds; infinite if nothing could be promised at the budget's δ after it."""
         return self.after.epsilon - self.before.epsilon
 
     @property
     def remaining(self) -> float:
-        """ε that is left before it."""
+        """ε that is left before the release."""
         return self.budget.epsilon - self.before.epsilon
 
     @property
@@ -199,7 +199,7 @@ class Quote:
 
     @property
     def fits(self) -> bool:
-        """Whether the release can be charged. What is spent is rounded up, and there is no tolerance beyond ε."""
+        """Whether the release can be charged. What is spent is rounded up, and nothing beyond ε is tolerated."""
         return self.after.epsilon <= self.budget.epsilon
 
     def refuse_excess(self) -> None:

@@ -14,10 +14,10 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from accounting.releases import Release, Spent, finite
+from accounting.releases.release import Release, Spent, finite
 from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
-from privkde.ledger.errors import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
 from privkde.ledger.records import Budget, Charge, require_name
+from privkde.ledger.refusals import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
 
 VERSION = 1
 _tables = sa.MetaData()
@@ -32,7 +32,7 @@ _budgets = sa.Table(
     sa.Column("composition", sa.String(20), nullable=False),
     sa.Column("created", sa.String(40), nullable=False),
 )
-# Numbers without gaps are a second lock: two charges that saw the same history cannot both be written.
+# Numbers have no gaps, which is a second lock: two charges that saw the same history cannot both be written.
 _charges = sa.Table(
     "privkde_charges",
     _tables,
@@ -58,7 +58,7 @@ class Rows:
     connection: sa.Connection
 
     def budgets(self) -> tuple[Budget, ...]:
-        """All of them, by name."""
+        """All budgets, by name."""
         return tuple(_budget(row) for row in self.connection.execute(sa.select(_budgets).order_by(_budgets.c.name)))
 
     def budget(self, name: str, *, lock: bool = False) -> Budget:
@@ -66,7 +66,7 @@ class Rows:
         query = sa.select(_budgets).where(_budgets.c.name == require_name(name))
         row = self.connection.execute(query.with_for_update() if lock else query).one_or_none()
         if row is None:
-            raise UnknownBudgetError(f"there is no budget {name!r}; create it first, or see which there are.")
+            raise UnknownBudgetError(f"there is no budget {name!r}; create it first, or list the budgets.")
         return _budget(row)
 
     def charges(self, budget: Budget, *, after: int = 0) -> tuple[Charge, ...]:
@@ -75,7 +75,7 @@ class Rows:
         return tuple(_charge(row, budget) for row in self.connection.execute(query.order_by(_charges.c.number)))
 
     def last_charge(self, budget: Budget) -> Charge | None:
-        """The latest one."""
+        """The budget's latest charge."""
         query = sa.select(_charges).where(_charges.c.budget == budget.name).order_by(_charges.c.number.desc()).limit(1)
         row = self.connection.execute(query).one_or_none()
         return None if row is None else _charge(row, budget)
@@ -122,12 +122,13 @@ class Store:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """Whatever the driver says, as an error of ours."""
+        """The driver's errors as `LedgerUnavailableError`."""
         try:
             yield
-        except (SQLAlchemyError, sqlite3.Error) as error:  # the latter while a connection is being set up
+        except (SQLAlchemyError, sqlite3.Error) as error:  # sqlite3's own while a connection is set up
             raise LedgerUnavailableError(
-                f"ledger {self.shown!r} cannot be used: {reason(error)}; try again later, a charge with the same key."
+                f"ledger {self.shown!r} cannot be used: {reason(error)};"
+                " try again later, and repeat a charge with the same key."
             ) from error
 
     def close(self) -> None:
@@ -137,34 +138,34 @@ class Store:
     def _prepare(self, *, create: bool) -> None:
         """Create the tables if they are missing, and refuse those of another version."""
         with self.transaction() as rows:
-            found = _found_version(rows.connection)
-            if found is None:
+            version = _stored_version(rows.connection)
+            if version is None:
                 self._refuse_creation(rows.connection, create=create)
-        if found is None:
+        if version is None:
             with self._translated():
                 prepare_creation(self._engine)
             with self.transaction(writing=True) as rows:
                 lock_creation(rows.connection)
-                found = _found_version(rows.connection)  # somebody else may have been faster
-                if found is None:
+                version = _stored_version(rows.connection)  # another process may have been faster
+                if version is None:
                     _tables.create_all(rows.connection)
                     rows.connection.execute(sa.insert(_version).values(version=VERSION))
-                    found = VERSION
-        if found != VERSION:
+                    version = VERSION
+        if version != VERSION:
             raise LedgerUnavailableError(
-                f"ledger {self.shown!r} has format {found}, but this privkde knows only {VERSION}; update privkde."
+                f"ledger {self.shown!r} has format {version}, but this privkde knows only {VERSION}; update privkde."
             )
 
     def _refuse_creation(self, connection: sa.Connection, *, create: bool) -> None:
-        """Tables are made only if that is asked for, and never in somebody else's file."""
+        """Tables are made only with `create`, and never in a file of another program."""
         foreign = connection.dialect.name == "sqlite" and sa.inspect(connection).get_table_names()
         if foreign:
-            raise LedgerUnavailableError(f"{self.shown!r} holds {foreign[0]!r} and is no ledger; choose another file.")
+            raise LedgerUnavailableError(f"{self.shown!r} is not a ledger: it holds {foreign[0]!r}; choose another.")
         if not create:
-            raise LedgerUnavailableError(f"{self.shown!r} holds no ledger yet; `privkde budget create` makes one.")
+            raise LedgerUnavailableError(f"{self.shown!r} holds no ledger; `privkde budget create` makes one.")
 
 
-def _found_version(connection: sa.Connection) -> int | None:
+def _stored_version(connection: sa.Connection) -> int | None:
     if not sa.inspect(connection).has_table(_version.name):
         return None
     return int(connection.execute(sa.select(_version.c.version)).scalar_one())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -13,9 +14,10 @@ from starlette.exceptions import HTTPException
 import privkde
 from accounting import PrivkdeError
 from privkde.ledger import Ledger
-from privkde.service import budgets, pages, planning
-from privkde.service.openapi import documented
-from privkde.service.problems import INVALID, NO_METHOD, NOT_FOUND, Kind, Problem
+from privkde.service import budget_routes as budgets
+from privkde.service import planner_page
+from privkde.service import planning_routes as planning
+from privkde.service.problems import INVALID, MALFORMED, MEDIA_TYPE, NO_METHOD, NOT_FOUND, Kind, Problem
 from privkde.service.protection import Protection
 from privkde.service.settings import Settings
 from privkde.service.workers import Workers
@@ -48,39 +50,50 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=privkde.__version__,
         description=DESCRIPTION,
         lifespan=lifespan,
-        docs_url=None,  # its page would load scripts from elsewhere
+        docs_url=None,  # its page would load scripts from elsewhere; `pages` has one that does not
         redoc_url=None,
         openapi_url="/openapi.json",
+        separate_input_output_schemas=False,
         exception_handlers={
-            Problem: _told,
-            PrivkdeError: _refused,
-            RequestValidationError: _invalid,
-            HTTPException: _http,
+            Problem: _answer_error,
+            PrivkdeError: _answer_error,
+            RequestValidationError: _answer_invalid,
+            HTTPException: _answer_http,
         },
     )
-    app.include_router(planning.router)
-    app.include_router(budgets.router)
-    app.include_router(pages.router)
-    documented(app)
+    for router in (planning.planning, planning.composition, planning.facts, budgets.router, planner_page.router):
+        app.include_router(router)
+    app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_middleware(Protection, settings=chosen)
     return app
 
 
-async def _told(request: Request, error: Any) -> Response:
-    response: Response = error.response()
-    return response
+def _document(app: FastAPI) -> dict[str, Any]:
+    """FastAPI's own document, except that it knows no media type for problems."""
+    if app.openapi_schema is None:
+        for operations in FastAPI.openapi(app)["paths"].values():
+            for operation in operations.values():
+                for status, answer in operation["responses"].items():
+                    if not status.startswith("2"):
+                        answer["content"] = {MEDIA_TYPE: answer["content"]["application/json"]}
+    return FastAPI.openapi(app)
 
 
-async def _refused(request: Request, error: Any) -> Response:
-    return Problem.of(error).response()
+async def _answer_error(request: Request, error: Any) -> Response:
+    return (error if isinstance(error, Problem) else Problem.of(error)).response()
 
 
-async def _invalid(request: Request, error: Any) -> Response:
+async def _answer_invalid(request: Request, error: Any) -> Response:
+    """The library's own words where it refused a value; only headers and missing bodies are left to pydantic."""
     first = error.errors()[0]
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, PrivkdeError):
+        return Problem.of(cause).response()
     where = ".".join(str(part) for part in first["loc"])
-    return Problem(INVALID, f"{where}: {first['msg']}; correct it.").response()
+    kind = MALFORMED if where == "body" else INVALID
+    return Problem(kind, f"{where}: {first['msg']}; correct it.").response()
 
 
-async def _http(request: Request, error: Any) -> Response:
+async def _answer_http(request: Request, error: Any) -> Response:
     kind = {404: NOT_FOUND, 405: NO_METHOD}.get(error.status_code, Kind(error.status_code, "http", "HTTP error"))
-    return Problem(kind, f"{kind.title.lower()}; see /openapi.json.", headers=error.headers or {}).response()
+    return Problem(kind, f"{kind.title.lower()}; see /openapi.json.", headers=error.headers).response()

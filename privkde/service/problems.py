@@ -1,4 +1,4 @@
-"""Errors as problem details (RFC 9457): every answer that is no success has this shape."""
+"""Errors as problem details (RFC 9457): every answer that is not a success has this shape."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from accounting import InfeasibleError, PrivkdeError, UnlikeGuaranteesError
-from accounting.releases import finite
-from privkde.ledger.errors import (
+from accounting.releases.release import finite
+from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
     LedgerUnavailableError,
     UnknownBudgetError,
 )
+from privkde.service import documents
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -39,7 +41,7 @@ class Kind:
 INVALID = Kind(422, "invalid-input", "A value breaks a stated rule")
 INFEASIBLE = Kind(422, "infeasible", "No parameters meet the request")
 UNLIKE = Kind(422, "unlike-guarantees", "Promises for different adjacencies or views")
-MALFORMED = Kind(400, "malformed", "The request is no JSON object")
+MALFORMED = Kind(400, "malformed", "The request is not a JSON object")
 UNAUTHORIZED = Kind(401, "unauthorized", "A bearer token is needed")
 NOT_FOUND = Kind(404, "not-found", "There is nothing here")
 NO_METHOD = Kind(405, "method-not-allowed", "This cannot be done here")
@@ -75,8 +77,8 @@ _OF_ERRORS: tuple[tuple[type[PrivkdeError], Kind], ...] = (
 )
 
 
-class Problem(Exception):  # noqa: N818 (RFC 9457's own word)
-    """A problem on its way to whoever asked."""
+class Problem(HTTPException):
+    """A problem on its way to the client."""
 
     def __init__(
         self,
@@ -85,10 +87,9 @@ class Problem(Exception):  # noqa: N818 (RFC 9457's own word)
         extra: Mapping[str, float | None] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(detail)
-        self.kind, self.detail = kind, detail
+        super().__init__(kind.status, detail, headers)
+        self.kind = kind
         self.extra: Mapping[str, float | None] = extra or {}
-        self.headers: Mapping[str, str] = headers or {}
 
     @staticmethod
     def of(error: PrivkdeError) -> Problem:
@@ -113,4 +114,18 @@ class Problem(Exception):  # noqa: N818 (RFC 9457's own word)
     def response(self) -> Response:
         """The answer."""
         text = json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
-        return Response(text, self.kind.status, dict(self.headers), MEDIA_TYPE)
+        return Response(text, self.kind.status, self.headers, MEDIA_TYPE)
+
+
+EVERYWHERE = (MALFORMED, TIMEOUT, TOO_LARGE, MEDIA, MISDIRECTED, INTERNAL)
+"""What any request may be answered with."""
+WORK = (INVALID, BUSY, TOO_SLOW)
+"""What a request that is computed may be answered with."""
+
+
+def described(*kinds: Kind) -> dict[int | str, dict[str, Any]]:
+    """Problems of a route by their status, for its `responses`; kinds that share a status are listed together."""
+    titles: dict[int, list[str]] = {}
+    for kind in kinds:
+        titles.setdefault(kind.status, []).append(f"{kind.title} ({kind.uri})")
+    return {status: {"model": documents.Problem, "description": "; ".join(titles[status])} for status in sorted(titles)}

@@ -34,10 +34,10 @@ SECURITY_HEADERS = {
 
 
 class Protection:
-    """Limits of size, names and media types; security headers; one line of log without what was asked.
+    """Limits of size, names and media types; security headers; one line of log without content.
 
-    A browser sends `application/json` to another origin only after asking, and nobody allows that here: so no page of
-    somebody else can plan or charge in a user's name.
+    A browser sends `application/json` to another origin only after asking, and this service never allows it: so no
+    foreign page can plan or charge in a user's name.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -137,7 +137,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _log(scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
-    """Method, route, status and time: neither what was asked nor who asked."""
+    """Method, route, status and time: not the content, and not who sent it."""
     route = getattr(scope.get("route"), "path", None)
     line = {"method": scope["method"], "route": route, "status": status, "ms": round(1000.0 * seconds, 1)}
     log.info("%s", json.dumps(line))

@@ -17,7 +17,7 @@ class Settings:
     workers: int = field(default_factory=lambda: os.cpu_count() or 1)
     """Processes that plan."""
     queue: int = 16
-    """Requests that may wait for them; more are told to come back (503)."""
+    """Requests that may wait for them; more are answered with 503."""
     time_limit: float = 60.0
     """Seconds after which a request's work is stopped (504)."""
     memory_limit: int = 4 * 2**30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import hashlib
 import json
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from accounting import PrivkdeError
+from accounting.fields import read
 from privkde.service.jobs import JOBS
 from privkde.service.problems import BUSY, BY_NAME, TOO_SLOW, Problem
 from privkde.service.settings import Settings
@@ -33,8 +35,9 @@ class Workers:
         self._kept_bytes = 0
         self._running: dict[str, asyncio.Task[Answer]] = {}
 
-    async def run(self, job: str, body: Mapping[str, Any]) -> bytes:
-        """The job's answer as JSON; raises `Problem`."""
+    async def run(self, job: str, request: Any) -> bytes:
+        """The job's answer to a request record, as JSON; raises `Problem`."""
+        body = dataclasses.asdict(request)
         key = content_key(job, body)
         answer = self._kept.get(key)
         if answer is not None:
@@ -44,11 +47,11 @@ class Workers:
         problem, document = answer
         if problem is None:
             return document
-        told = json.loads(document)
-        raise Problem(BY_NAME[problem], told.pop("detail"), told)
+        members = json.loads(document)
+        raise Problem(BY_NAME[problem], members.pop("detail"), members)
 
     def _shared(self, key: str, job: str, body: Mapping[str, Any]) -> asyncio.Task[Answer]:
-        """Whoever asks the same meanwhile waits for the same answer; refused if too many wait already."""
+        """The same request sent meanwhile waits for the same answer; refused if too many wait already."""
         task = self._running.get(key)
         if task is not None:
             return task
@@ -62,7 +65,7 @@ class Workers:
     def _forget_running(self, key: str, done: asyncio.Task[Answer]) -> None:
         del self._running[key]
         if not done.cancelled():
-            done.exception()  # seen, also if whoever asked went away
+            done.exception()  # seen, also if the client went away
 
     async def _computed(self, key: str, job: str, body: Mapping[str, Any]) -> Answer:
         limit, sent = self._settings.time_limit, json.dumps(body).encode()
@@ -99,7 +102,7 @@ class Workers:
         return bool(self._pool.active)
 
     def warm(self) -> None:
-        """Start the processes before anybody asks."""
+        """Start the processes before the first request."""
         for _ in range(self._settings.workers):
             self._pool.schedule(_answered, args=["estimate", b"{}"])
 
@@ -110,7 +113,7 @@ class Workers:
 
 
 def content_key(job: str, body: Mapping[str, Any]) -> str:
-    """Names a question by its content, whatever the order of its names."""
+    """Names a request by its content, whatever the order of its names."""
     canonical = json.dumps([job, body], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -118,12 +121,13 @@ def content_key(job: str, body: Mapping[str, Any]) -> str:
 def _answered(job: str, body: bytes) -> Answer:
     """In a worker: the answer, or the problem that it is refused with. Bodies travel as text: nothing else is safe."""
     try:
-        document: Any = JOBS[job](json.loads(body))
-        problem = None
+        record, compute = JOBS[job]
+        document: Any = compute(read(record, json.loads(body)))
+        kind = None
     except PrivkdeError as error:
-        found = Problem.of(error)
-        problem, document = found.kind.name, {"detail": found.detail, **found.extra}
-    return problem, json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
+        problem = Problem.of(error)
+        kind, document = problem.kind.name, {"detail": problem.detail, **problem.extra}
+    return kind, json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
 def _limit_memory(limit: int) -> None:

@@ -15,7 +15,7 @@ from accounting import InvalidInputError, PlanRequest, comparing, plan_budget
 from accounting.choosing import choose, prediction
 from accounting.comparing import LABEL_SHARES, Outcome, compare_labels, compare_rungs, label_advice
 from accounting.composition import LADDER
-from privkde.figures import plot_comparison
+from privkde.display.figures import plot_comparison
 
 SMALL: dict[str, Any] = {"users": 2_000, "dim": 16, "repetitions": 16, "epsilon": 1.0, "delta": 1e-6}
 CLASSES: dict[str, Any] = {**SMALL, "accountant": "advanced", "classes": 4}
@@ -206,7 +206,6 @@ def test_a_sum_beyond_the_largest_epsilon_is_no_reason_to_refuse_a_plan() -> Non
 
 
 def test_what_is_compared_is_drawn(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
     refused = Outcome(name="pld", request=PlanRequest(**SMALL), protocol=None, refusal="not today")
     shown = [*rungs()[:3], refused]
     for name, begin in (("ladder.svg", b"<?xml"), ("ladder.png", b"\x89PNG"), ("again.svg", b"<?xml")):

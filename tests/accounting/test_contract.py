@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounting.composed_contracts import classifier_contract, seeded_contract
 from accounting.contract import Contract, Evidence, EvidenceKind
-from accounting.contracts import classifier_contract, seeded_contract
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.mechanisms import LabelResponse
 from tests.strategies import contracts, guarantees

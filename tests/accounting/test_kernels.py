@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
-from accounting.kernels import DEFAULT_BIAS, KERNELS, KernelFacts, kernel_facts
+from accounting.kernels import DEFAULT_BIAS, KERNELS, KernelFacts, kernel_named
 from accounting.mechanisms import PoissonNoise, RandomizedResponse
-from accounting.pmf import Array
+from accounting.numerics.pmf import Array
 
 HASHED = ("laplacian", "exponential")
 
 
 def facts(name: str, dim: int = 4, repetitions: int | None = None, bias: float | None = None) -> KernelFacts:
-    return kernel_facts(name, dim=dim, repetitions=repetitions, bias=bias)
+    return kernel_named(name).facts(dim=dim, repetitions=repetitions, bias=bias)
 
 
 def sign_vectors(dim: int) -> list[tuple[int, ...]]:
@@ -95,7 +95,7 @@ def test_enough_buckets_for_the_bias(name: str, bias: float) -> None:
     assert facts(name).bias == DEFAULT_BIAS
 
 
-@given(st.sampled_from(KERNELS), st.integers(1, 10**4), st.integers(1, 10**4))
+@given(st.sampled_from(list(KERNELS)), st.integers(1, 10**4), st.integers(1, 10**4))
 def test_touched_counts_both_supports(name: str, dim: int, repetitions: int) -> None:
     """min(2S, Q)·I: a replaced record changes coordinates of the old and of the new support."""
     found = facts(name, dim, None if name == "inner-product" else repetitions)
@@ -267,19 +267,19 @@ def test_identity_features_have_rounding_error_only(dim: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("name", "arguments", "message"),
     [
-        ({"name": "gausian", "dim": 3}, "Did you mean 'gaussian'"),
-        ({"name": "gaussian", "dim": 0}, "dim=0"),
-        ({"name": "gaussian", "dim": True}, "dim=True"),
-        ({"name": "gaussian", "dim": 3, "repetitions": 0}, "repetitions=0"),
-        ({"name": "gaussian", "dim": 3, "bias": 0.1}, "leave bias out"),
-        ({"name": "inner-product", "dim": 3, "repetitions": 2}, "exactly one repetition"),
-        ({"name": "laplacian", "dim": 3, "bias": 0.6}, "bias=0.6"),
-        ({"name": "laplacian", "dim": 3, "bias": 1e-5}, "bias=1e-05"),
-        ({"name": "laplacian", "dim": 3, "bias": True}, "bias=True"),
+        ("gausian", {"dim": 3}, "Did you mean 'gaussian'"),
+        ("gaussian", {"dim": 0}, "dim=0"),
+        ("gaussian", {"dim": True}, "dim=True"),
+        ("gaussian", {"dim": 3, "repetitions": 0}, "repetitions=0"),
+        ("gaussian", {"dim": 3, "bias": 0.1}, "leave bias out"),
+        ("inner-product", {"dim": 3, "repetitions": 2}, "exactly one repetition"),
+        ("laplacian", {"dim": 3, "bias": 0.6}, "bias=0.6"),
+        ("laplacian", {"dim": 3, "bias": 1e-5}, "bias=1e-05"),
+        ("laplacian", {"dim": 3, "bias": True}, "bias=True"),
     ],
 )
-def test_families_that_do_not_exist_are_refused(arguments: dict[str, object], message: str) -> None:
+def test_families_that_do_not_exist_are_refused(name: str, arguments: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
-        kernel_facts(**arguments)  # type: ignore[arg-type]
+        kernel_named(name).facts(**arguments)  # type: ignore[arg-type]

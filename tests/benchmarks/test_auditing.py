@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.peers.auditing import DELTA, SINGLE, Size, single
-from verification.distinguishers.epsilon_bounds import epsilon_lower_bound
+from verification.statistical.distinguishers.epsilon_bounds import epsilon_lower_bound
 
 SIZE = Size(samples=4_000, trials=2, slow_trials=1, slowest_trials=1)
 

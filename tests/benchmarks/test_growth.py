@@ -15,7 +15,7 @@ from benchmarks.growth.curves import CURVES, SIZED_CHECKS, Curve, Expected, doub
 from benchmarks.growth.measuring import measure
 from benchmarks.growth.operations import OPERATIONS, measured
 from benchmarks.memory import peak_memory
-from verification.audit import LAYER_MODULES, collected
+from verification.auditing import LAYER_MODULES, collected
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 2, "repetitions": 2, "epsilon": 2.0, "delta": 1e-6}
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 
 from accounting.mechanisms import RandomizedResponse
-from accounting.pmf import binomial
-from accounting.profile import smallest_epsilon
+from accounting.numerics.pmf import binomial
+from accounting.numerics.profile import smallest_epsilon
 from benchmarks.peers.amplification import PUBLISHED, Bound, bounded, least_flip
 from benchmarks.peers.blanket import Blanket, bennett, hoeffding
 from benchmarks.peers.clones import clone_delta, clones, stronger_clones

@@ -159,7 +159,7 @@ class TestWriting:
         drawing.message(80, 25, "1")
         figure(drawing.svg(), alt='a "picture"', caption="What *to* see")
         shown = capsys.readouterr().out
-        assert 'role="img" aria-label="a &quot;picture&quot;"' in shown
+        assert 'role="img" aria-label="a &#34;picture&#34;"' in shown
         assert "<figcaption>What <em>to</em> see</figcaption>" in shown
         assert "currentColor" in shown
         assert "#1b1f24" not in shown

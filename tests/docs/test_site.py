@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("playwright.sync_api", reason="the guide is opened with playwright, which is not installed")
-
 from playwright.sync_api import Browser, Page
 
 SITE = Path(__file__).resolve().parents[2] / "site"
 PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if path.name != "404.html")
 
-pytestmark = pytest.mark.skipif(not (SITE / "start.html").is_file(), reason="the guide is not built; run `make docs`")
+pytestmark = [
+    pytest.mark.extras,
+    pytest.mark.skipif(not (SITE / "start.html").is_file(), reason="the guide is not built; run `make docs`"),
+]
 
 
 def watched(page: Page) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where ledgers are kept, for every test that takes `where`: a file, and a server if PostgreSQL is installed."""
+"""Where ledgers are kept, for every test that takes `where`: a file, and a server among the extras."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def postgres() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.extras)])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place without a ledger."""
     if request.param == "sqlite":

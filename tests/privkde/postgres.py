@@ -39,7 +39,6 @@ def run(*command: str | Path, owner: str | None = None) -> None:
 
 def installed() -> Path:
     """The folder of the server's programs; skips the test if there is none."""
-    pytest.importorskip("psycopg")
     debian = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     found = str(debian[-1]) if debian else shutil.which("initdb")
     if found is None:

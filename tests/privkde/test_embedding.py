@@ -1,7 +1,9 @@
-"""Vectors of texts: exactly in the unit ball, the same whatever is beside them, near if the meaning is; and offline."""
+"""Files of texts, which no error shows; and vectors: in the unit ball, the same whatever is beside them; offline."""
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from fractions import Fraction
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -20,8 +23,127 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde import embedding
-from privkde.embedding import DTYPES, FULL_PASS, TOKENS_AT_ONCE, embed_texts, embedded, load_encoder, rounded_inward
+from privkde.embedding import (
+    DTYPES,
+    FULL_PASS,
+    TOKENS_AT_ONCE,
+    Row,
+    draw_test_rows,
+    embed_texts,
+    load_encoder,
+    read_texts,
+    rounded_inward,
+    token_counts,
+)
 from tests.privkde.encoders import DIM, WordEncoder
+
+SECRET = "xylophone"
+GOOD = [("first words", "a"), ("more, with a comma", "b"), ('a "quote"\nand a new line', "a")]
+
+
+def written(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+class TestFiles:
+    @pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.ndjson", "T.CSV"])
+    @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
+    def test_formats_hold_the_same_rows(self, tmp_path: Path, name: str, bom: bytes) -> None:
+        if name.lower().endswith(".csv"):
+            content = "label, text\r\n" + "".join(f"{label},{quoted(text)}\r\n\r\n" for text, label in GOOD)
+        else:
+            content = "\n\n".join(json.dumps({"text": text, "label": label}) for text, label in GOOD)
+        rows = read_texts(written(tmp_path / name, bom + content.encode()), label="label")
+        assert rows == [Row(" ".join(text.split()), label, "train") for text, label in GOOD]
+
+    def test_plain_lines_and_other_column_names(self, tmp_path: Path) -> None:
+        lines = read_texts(written(tmp_path / "w.txt", "goal\r\n two  words\nlast"))
+        assert lines == [Row("goal", "", "train"), Row("two words", "", "train"), Row("last", "", "train")]
+        numbers = written(
+            tmp_path / "n.jsonl",
+            '{"body": "x", "stars": 3, "use": "test"}\n{"body": "y", "stars": "4", "use": "train"}',
+        )
+        rows = read_texts(numbers, text="body", label="stars", split="use")
+        assert rows == [Row("x", "3", "test"), Row("y", "4", "train")]
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("t.csv", f"text,kind\n{SECRET},a\n", r"line 2 .* has no 'label'.*--label"),
+            ("t.csv", f"{SECRET},a\nwords,b\n", r"line 2 .* has no 'label'"),
+            ("t.csv", f"text,label,text\n{SECRET},a,b\n", r"names a column twice"),
+            ("t.csv", "", r"has no rows"),
+            ("t.csv", "text,label\n", r"has no rows"),
+            ("t.csv", f"text,label\n{SECRET},a\n ,b\n", r"line 3 .* has no 'text', or one that is empty"),
+            ("t.csv", f"text,label\n\n{SECRET},a\n\\,b\n", r"line 4 .* has no 'text'"),
+            ("t.csv", f"text,label\nwords,a\n{SECRET},\n", r"line 3 .* has no 'label'"),
+            ("t.csv", f"text,label\nwords,a\n{SECRET}\n", r"line 3 .* has no 'label'"),
+            ("t.csv", f"text,label\n{SECRET}, and more,a\n", r"line 2 .* more fields than the first line; quote"),
+            ("t.csv", f'text,label\nwords,a\n"{SECRET},b\n', r"line 3 .* is not CSV \(unexpected end of data\)"),
+            ("t.csv", b"text,label\nwords,a\n" + SECRET.encode() + b"\xff,b\n", r"line 3 .* is not UTF-8"),
+            ("t.csv", (f"text,label\n{SECRET},b\n").encode("utf-16"), r"line 1 .* is not UTF-8"),
+            ("t.csv", "text,label\n" + SECRET * 20_000 + ",a\n", r"line 2 .* \(field larger than field limit"),
+            ("t.jsonl", f'{{"text": "x", "label": "a"}}\n{{"text": "{SECRET}"\n', r"line 2 .* not a JSON object"),
+            ("t.jsonl", f'["{SECRET}"]', r"line 1 .* not a JSON object"),
+            ("t.jsonl", "[" * 100_000, r"line 1 .* not a JSON object"),
+            ("t.jsonl", f'\n{{"label": "{SECRET}"}}', r"line 2 .* has no 'text'"),
+            ("t.jsonl", f'{{"text": "{SECRET}", "label": null}}', r"line 1 .* has no 'label', or one that is .* not"),
+            ("t.jsonl", f'{{"text": "{SECRET}", "label": true}}', r"has no 'label', or one that is .* not a string"),
+            ("t.txt", f"{SECRET}\n", r"line 1 .* has no 'label'.*--unlabeled"),
+            ("t.xlsx", SECRET, r"must end in \.csv, \.jsonl, \.ndjson or \.txt"),
+        ],
+    )  # fmt: skip
+    def test_bad_rows_are_named_and_not_shown(
+        self, tmp_path: Path, name: str, content: str | bytes, message: str
+    ) -> None:
+        """Neither in the message nor in what the error was raised from."""
+        with pytest.raises(InvalidInputError) as caught:
+            read_texts(written(tmp_path / name, content), label="label")
+        assert SECRET not in str(caught.value)
+        assert caught.value.__cause__ is None
+        assert re.search(message, str(caught.value)), str(caught.value)
+
+    def test_a_blank_line_is_an_empty_text_only_where_lines_are_texts(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInputError, match="line 2"):
+            read_texts(written(tmp_path / "w.txt", f"{SECRET}\n\nmore\n"))
+
+    def test_other_words_than_train_and_test(self, tmp_path: Path) -> None:
+        path = written(tmp_path / "t.csv", f"text,use\nwords,train\n{SECRET},dev\n")
+        with pytest.raises(InvalidInputError, match=r"line 3 .* neither for train nor for test"):
+            read_texts(path, split="use")
+
+
+class TestShares:
+    ROWS: ClassVar = [Row(str(number), "", "train") for number in range(100)]
+
+    def drawn(self, share: float, seed: int) -> list[bool]:
+        rows = draw_test_rows(self.ROWS, share, seed)
+        assert [row.text for row in rows] == [row.text for row in self.ROWS]
+        return [row.part == "test" for row in rows]
+
+    @pytest.mark.parametrize(("share", "count"), [(0.2, 20), (0.004, 0), (0.996, 100), (1.0, 100)])
+    def test_a_share_is_as_large_as_it_says(self, share: float, count: int) -> None:
+        assert sum(self.drawn(share, 0)) == count
+
+    def test_shares_depend_on_the_seed_alone(self) -> None:
+        first, again, other = (self.drawn(0.3, seed) for seed in (1, 1, 2))
+        assert first == again != other
+        assert first != sorted(first)  # drawn, not cut off
+
+    @pytest.mark.parametrize("share", [0.0, -0.1, 1.1, float("nan")])
+    def test_bad_shares(self, share: float) -> None:
+        with pytest.raises(InvalidInputError, match="test_share"):
+            draw_test_rows(self.ROWS, share, 0)
+
+    def test_bad_seed(self) -> None:
+        with pytest.raises(InvalidInputError, match="seed=-1"):
+            draw_test_rows(self.ROWS, 0.5, -1)
+
 
 WORDS = ["river", "stone", "market", "window", "garden", "copper", "lantern", "bridge", "paper", "winter"]
 
@@ -63,53 +185,56 @@ class TestRounding:
             rounded_inward(np.array([[1.0, 2.0], [entry, 0.0]]), "float32")
 
 
-class TestBlocks:
-    def test_the_slow_twin(self, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
+    stand_in = WordEncoder(max_tokens=12)
+    monkeypatch.setattr(embedding, "load_encoder", lambda model, max_tokens: stand_in)
+    return stand_in
+
+
+class TestTexts:
+    def test_the_slow_twin(self, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
         """One text at a time, in order, however the fast path sorts and cuts."""
-        monkeypatch.setattr(embedding, "SORTED_AT_ONCE", 32)
+        monkeypatch.setattr(embedding, "TEXTS_AT_ONCE", 32)
         monkeypatch.setattr(embedding, "TOKENS_AT_ONCE", 40)
-        encoder = WordEncoder(max_tokens=12)
         texts = sentences(100, 20)
         done: list[int] = []
-        blocks = list(embedded(iter(texts), encoder, progress=done.append))
+        vectors = embed_texts(iter(texts), progress=done.append)
         expected = np.concatenate([rounded_inward(encoder.vector(text)[None], "float32") for text in texts])
-        assert np.array_equal(np.concatenate([block.vectors for block in blocks]), expected)
-        assert [len(block.vectors) for block in blocks] == [32, 32, 32, 4]
-        assert sum(block.n_cut for block in blocks) == sum(len(text.split()) > 10 for text in texts) > 0
+        assert np.array_equal(vectors, expected)
         assert sum(done) == 100
+        cut = token_counts(texts, encoder) > 12
+        assert cut.tolist() == [len(text.split()) > 10 for text in texts]
+        assert cut.any()
 
-    def test_a_pass_has_one_length_and_is_neither_small_nor_large(self) -> None:
-        encoder = WordEncoder()
-        list(embedded(sentences(4000, 8), encoder))
-        assert len(encoder.passes) > 8
-        for texts in encoder.passes:
-            counts = encoder.token_counts(texts)
+    def test_a_pass_has_one_length_and_is_neither_small_nor_large(self, encoder: WordEncoder) -> None:
+        embed_texts(sentences(4000, 8))
+        passes = [texts for texts in encoder.passes if texts != ["dimension"]]
+        assert len(passes) > 8
+        for texts in passes:
+            counts = token_counts(texts, encoder)
             assert len(set(counts)) == 1
             assert FULL_PASS <= sum(counts) <= TOKENS_AT_ONCE
 
     def test_unknown_digits(self) -> None:
         with pytest.raises(InvalidInputError, match="dtype='float64'"):
-            list(embedded(["words"], WordEncoder(), dtype="float64"))
+            embed_texts(["words"], dtype="float64")
 
-
-class TestTexts:
-    @pytest.fixture(autouse=True)
-    def _no_model(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(embedding, "load_encoder", lambda model, max_tokens: WordEncoder(max_tokens))
-
+    @pytest.mark.usefixtures("encoder")
     def test_no_texts(self) -> None:
         assert embed_texts([]).shape == (0, DIM)
 
+    @pytest.mark.usefixtures("encoder")
     def test_cleaned_texts_are_equal(self) -> None:
         first, second = embed_texts([" river\\stone ", "river\n\tstone"])
         assert np.array_equal(first, second)
 
-    @pytest.mark.parametrize("bad", ["", " \n", None, 3])
+    @pytest.mark.parametrize("bad", ["", " \n", None, 3.0])
     def test_bad_texts_are_named_by_number(self, bad: str) -> None:
-        with pytest.raises(InvalidInputError, match="text 1 is empty or no string"):
+        with pytest.raises(InvalidInputError, match=r"item 1 of texts .* empty or not a string"):
             embed_texts(["river", bad])
 
-    def test_one_string_is_no_list(self) -> None:
+    def test_one_string_is_not_a_list(self) -> None:
         with pytest.raises(InvalidInputError, match="single string"):
             embed_texts("river")
 
@@ -121,13 +246,14 @@ class TestLoading:
         with pytest.raises(InvalidInputError, match=r"pip install 'privkde\[text\]'"):
             load_encoder(None, 95)
 
+    @pytest.mark.extras
     def test_a_name_is_no_folder(self, tmp_path: Path) -> None:
         for model in (Path("sentence-transformers/all-mpnet-base-v2"), tmp_path):
             with pytest.raises(InvalidInputError, match=r"no modules\.json in it.*not downloaded"):
                 load_encoder(model)
 
     def test_importing_the_module_loads_no_model(self) -> None:
-        code = "import sys, privkde.cli.embedding; print('torch' in sys.modules or 'transformers' in sys.modules)"
+        code = "import sys, privkde.cli.embed_command; print('torch' in sys.modules or 'transformers' in sys.modules)"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert shown.stdout == "False\n"
 
@@ -135,7 +261,6 @@ class TestLoading:
 @pytest.fixture(scope="module")
 def offline() -> Iterator[list[str]]:
     """The model, loaded and used while no socket can be made; holds what was tried."""
-    pytest.importorskip("sentence_transformers", reason="the extra `text` is not installed")
     import torch
 
     threads = torch.get_num_threads()
@@ -155,6 +280,7 @@ def offline() -> Iterator[list[str]]:
     torch.set_num_threads(threads)
 
 
+@pytest.mark.extras
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore::DeprecationWarning:importlib")
 @pytest.mark.usefixtures("offline")
 class TestModel:
@@ -217,7 +343,7 @@ class TestModel:
     def test_padding_would_change_it(self) -> None:
         """The negative control, and the model's own way as a twin: equal but for the last bits."""
         texts = sentences(12, 30)
-        padded = load_encoder().encode(texts).astype(np.float64)
+        padded = load_encoder().encode(texts, show_progress_bar=False).astype(np.float64)
         padded /= np.linalg.norm(padded, axis=1, keepdims=True)
         ours = embed_texts(texts)
         assert np.abs(padded - ours).max() < 1e-6
@@ -232,8 +358,8 @@ class TestModel:
         )
         assert np.array_equal(exact, more)
         assert not np.array_equal(exact, fewer)
-        cut = [one.n_cut for one in embedded([" ".join(words[:94]), " ".join(words[:95])], load_encoder())]
-        assert cut == [1]
+        cut = token_counts([" ".join(words[:94]), " ".join(words[:95])], load_encoder()) > 96
+        assert cut.tolist() == [False, True]
 
     def test_longer_texts_on_demand(self) -> None:
         text = " ".join(WORDS * 12)

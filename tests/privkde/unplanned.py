@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from accounting.accuracy.density_error import PredictedError
+from accounting.composed_contracts import kde_contract
 from accounting.composition import LADDER
-from accounting.contracts import kde_contract
-from accounting.error import PredictedError
 from accounting.mechanisms import (
     BitsumProtocol,
     NegativeBinomialNoise,
@@ -13,9 +13,9 @@ from accounting.mechanisms import (
     RandomizedResponse,
     ThreeNegativeBinomial,
 )
-from accounting.planning import Plan
+from accounting.plan import Plan
 from accounting.request import PlanRequest
-from privkde.announcement import Announcement
+from privkde.protocol.announcement import Announcement
 
 SEED = "000102030405060708090a0b0c0d0e0f"
 

@@ -18,18 +18,12 @@ SMALL: dict[str, Any] = {
 KINDS: dict[str, dict[str, Any]] = {
     **{bitsum: {"bitsum": bitsum} for bitsum in BITSUMS},
     "pure": {"bitsum": "pure", "delta": 0.0, "accountant": "basic"},
-    "identity": {"kernel": "inner-product", "dim": 64, "repetitions": None, "accountant": "geometric"},
-    "whole": {"kernel": "inner-product", "repetitions": None, "accountant": "geometric", "bound": 1.0},
-    "signs": {"kernel": "inner-product-signs", "dim": 4, "repetitions": 16, "accountant": "geometric"},
+    "identity": {"kernel": "inner-product", "dim": 64, "repetitions": None, "bound": 0.4},
+    "whole": {"kernel": "inner-product", "repetitions": None, "bound": 1.0},
+    "signs": {"kernel": "inner-product-signs", "dim": 4, "repetitions": 16},
     "laplacian": {"kernel": "laplacian"},
     "labels": {"classes": 4, "label_epsilon": 2.0},
-    "joint": {
-        "kernel": "inner-product",
-        "repetitions": None,
-        "accountant": "geometric",
-        "labels": "joint",
-        "classes": 3,
-    },
+    "joint": {"kernel": "inner-product", "repetitions": None, "labels": "joint", "classes": 3},
     "joint-gaussian": {"labels": "joint", "classes": 3},
     "joint-exponential": {"kernel": "exponential", "labels": "joint", "classes": 3},
 }

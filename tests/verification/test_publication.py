@@ -11,7 +11,7 @@ import pytest
 
 from accounting import InvalidInputError
 from privkde import PrivateKDE, PrivateKDEClassifier
-from privkde.model import DensityModel
+from privkde.protocol.model import DensityModel
 from tests.plans import plan_for
 from verification.publication import check_model
 from verification.verdicts import QUICK, Finding, Refuted, Subject
@@ -26,7 +26,7 @@ def published(bitsum: str = "rr", **options: Any) -> DensityModel:
 
 
 def tried(model: DensityModel | None, **request: Any) -> Finding:
-    return check_model(Subject(plan=plan_for(**(REQUEST | request)), model=model), QUICK, 0)
+    return check_model.run(Subject(plan=plan_for(**(REQUEST | request)), model=model), QUICK, 0)
 
 
 def refusal(found: Finding) -> str:
@@ -46,12 +46,12 @@ def test_an_honest_model(bitsum: str) -> None:
 
 def test_an_honest_classifier() -> None:
     plan = plan_for(users=400, dim=4, classes=2, **LABELED)
-    assert not check_model(Subject(plan=plan, model=classified()), QUICK, 0).refuted
+    assert not check_model.run(Subject(plan=plan, model=classified()), QUICK, 0).refuted
 
 
 def test_a_model_of_a_weaker_label_promise() -> None:
     plan = plan_for(users=400, dim=4, classes=2, **(LABELED | {"label_epsilon": 1.0}))
-    assert "replace-one-label" in refusal(check_model(Subject(plan=plan, model=classified()), QUICK, 0))
+    assert "replace-one-label" in refusal(check_model.run(Subject(plan=plan, model=classified()), QUICK, 0))
 
 
 def test_a_seeded_model() -> None:

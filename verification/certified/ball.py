@@ -46,9 +46,9 @@ class Ball:
             :2
         ]  # the law is symmetric
         edges = renyi.shift_edges(1.0)
-        rates = np.max(np.stack([one.rates(edges, ORDERS) for one in corners]), axis=0)
+        rates = np.max(np.stack([corner.rates(edges, ORDERS) for corner in corners]), axis=0)
         bias = instances * (pair.missing + 8.0 * pair.error)
-        spent = too_few + linear * max(one.lost for one in corners) + bias
+        spent = too_few + linear * max(corner.lost for corner in corners) + bias
         return Ball(rates=rates, bias=4.0 * bias, spent=1.01 * spent, squared_shift=squared_shift)
 
     def rest(self, epsilon: Array, budget: float) -> Array:

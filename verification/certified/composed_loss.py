@@ -161,7 +161,7 @@ def lower_profile(pair: TwoLaws, times: int, delta: float) -> LowerProfile:
     step = max(2.0 * LOSS_BIAS * weights.near / times, 2.0 * reach / (MOST_BINS - 8))
     bins = 2 ** math.ceil(math.log2(2.0 * reach / step + 8.0))
     places = np.floor(losses / step).astype(np.int64)
-    # tilted anew by the rounded losses, so that e^{−θ·l} undoes it exactly for sums of grid points
+    # tilted again, by the rounded losses, so that e^{−θ·l} undoes it exactly for sums of grid points
     rounded = np.asarray(places * step, dtype=np.float64)
     masses, log_moment = _Atoms(rounded, atoms.masses).tilted(tilt)
     center = float(np.sum(masses * rounded))
@@ -220,7 +220,7 @@ def _reach(masses: Array, centered: Array, times: int) -> float:
     """A distance that the sum of the losses, before rounding, hardly ever leaves its mean by: it chooses the grid."""
     spread = math.sqrt(times * max(float(np.sum(masses * centered**2)), 1e-300))
     reach = next(
-        (one * spread for one in WIDTHS if _outside(masses, centered, times, one * spread) <= OUTSIDE),
+        (width * spread for width in WIDTHS if _outside(masses, centered, times, width * spread) <= OUTSIDE),
         WIDTHS[-1] * spread,
     )
     return reach + 2.0 * float(np.max(np.abs(centered))) / math.sqrt(times)
@@ -232,12 +232,12 @@ def _outside(masses: Array, centered: Array, times: int, reach: float) -> float:
     It holds wherever the numbers are centered, and for every rate that is tried.
     """
     variance = times * max(float(np.sum(masses * centered**2)), 1e-300)
-    found = 0.0
+    probability = 0.0
     for sign in (1.0, -1.0):
         rates = (np.array([0.25, 0.5, 0.75, 0.9, 1.0]) * reach / variance).tolist()
         logs = [times * _log_mean_exp(masses, sign * rate * centered) - rate * reach for rate in rates]
-        found += math.exp(min(0.0, *logs))
-    return min(1.0, 1.01 * found)
+        probability += math.exp(min(0.0, *logs))
+    return min(1.0, 1.01 * probability)
 
 
 def _log_mean_exp(masses: Array, exponents: Array) -> float:
@@ -262,5 +262,5 @@ def _power(places: NDArray[np.int64], masses: Array, bins: int, times: int) -> t
     errors = times * coarse * sizes ** (times - 1) + 12.0 * times * UNIT * sizes**times
     in_frequency = math.sqrt(2.0 * float(errors @ errors))
     back = relative * math.sqrt(2.0 * float(np.sum(np.abs(power) ** 2)))
-    found = np.maximum(np.fft.irfft(power, bins), 0.0)
-    return found, 1.01 * (in_frequency + back) / math.sqrt(bins)
+    sums = np.maximum(np.fft.irfft(power, bins), 0.0)
+    return sums, 1.01 * (in_frequency + back) / math.sqrt(bins)

@@ -148,6 +148,16 @@ class TwoLaws:
         return TwoLaws(one=self.zero, zero=self.one, missing=self.missing, error=self.error)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossBounds:
+    """Bounds on the largest loss of one instance, of a mechanism that spends no δ."""
+
+    lower: float
+    upper: float | None
+    """None if nothing is certified."""
+    notes: tuple[str, ...]
+
+
 def shifted(noise: Masses) -> TwoLaws:
     """(1 + X, X): a bit hidden by one count of noise."""
     return TwoLaws(

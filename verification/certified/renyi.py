@@ -35,12 +35,12 @@ def flipped_moments(pair: TwoLaws, spare: float) -> tuple[Array, float]:
     if not np.all(np.isfinite(ratio[kept])):
         return np.full(len(ORDERS), np.inf), lost
     root, term = np.sqrt(ratio[kept]), p[kept].copy()
-    found = np.empty(len(ORDERS))
+    log_moments = np.empty(len(ORDERS))
     with np.errstate(over="ignore"):
         for i in range(len(ORDERS)):
             term *= root
-            found[i] = np.log(np.sum(term))
-    return found + _relative(pair, len(p)), lost
+            log_moments[i] = np.log(np.sum(term))
+    return log_moments + _relative(pair, len(p)), lost
 
 
 def stick_above(pair: TwoLaws, epsilon: float) -> float:

@@ -1,8 +1,10 @@
-"""What a client makes of a vector before anything is drawn, seen from inside."""
+"""What a client makes of a vector before anything is drawn; and a search for the records that this tells apart best."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -13,12 +15,13 @@ from accounting import Plan
 from accounting.errors import InvalidInputError
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol
-from privkde.announcement import Announcement
 from privkde.bitsum import Bitsum, Tally
-from privkde.inputs import OUTSIDE
-from privkde.parties import Randomizer
-from privkde.randomness import ByteStream
-from privkde.sampling import integers_below, normals
+from privkde.draws.randomness import ByteStream
+from privkde.draws.sampling import integers_below, normals
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.inputs import OUTSIDE
+from privkde.protocol.parties import Randomizer
+from verification.verdicts import Effort
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -30,6 +33,10 @@ FEWER = 64
 """Dimensions, repetitions and joint classes of the smaller one, at most."""
 AXES = 64
 """Axes that are mapped at once."""
+PAIRS, FEWEST_PAIRS = 1_000, 32
+MOST_ENTRIES = 1 << 22
+"""Features that are held at once, about."""
+ASCENT_ROUNDS, ASCENT_WIDTH = 100, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +157,6 @@ def one_group(plan: Plan, *, whole: bool) -> Plan:
     """The collection of one group of the plan, if not `whole` with fewer dimensions, repetitions and classes."""
     request = plan.request
     most = MOST_NUMBERS if whole else FEWER
-    repetitions = None if request.kernel == "inner-product" else min(request.facts().n_repetitions, most)
     smaller = dataclasses.replace(
         request,
         users=max(request.users_per_protocol, 2 * (request.classes or 1)),
@@ -158,7 +164,46 @@ def one_group(plan: Plan, *, whole: bool) -> Plan:
         classes=min(request.classes or 2, most) if request.joint else None,
         label_epsilon=None,
         dim=min(request.dim, most),
-        repetitions=repetitions,
+        repetitions=min(request.facts().n_repetitions, most),
         bound=request.rounding_bound,
     )
     return dataclasses.replace(plan, request=smaller)
+
+
+def replaced_pairs(view: ClientView, effort: Effort, stream: ByteStream) -> tuple[Record, Record]:
+    """Records and what they are replaced by: random, opposite, extreme; with joint labels half change their class."""
+    count = min(PAIRS * effort.scale, max(FEWEST_PAIRS, MOST_ENTRIES // view.facts.n_instances))
+    x, other = view.random(count, stream.child("first")), view.random(count, stream.child("second"))
+    best = np.concatenate([view.strongest(), view.directions(count // 8)])
+    x.x[: len(best)] = best
+    other.x[: count // 2] = -x.x[: count // 2]
+    if x.classes is not None and other.classes is not None:
+        other.classes[::2] = x.classes[::2]
+    return x, other
+
+
+def largest_over_pairs(
+    view: ClientView, effort: Effort, stream: ByteStream, score: Callable[[Floats], Floats]
+) -> float:
+    """The largest score of f(x)/R − f(x')/R over pairs, and over random steps from the best of them."""
+    x, other = replaced_pairs(view, effort, stream)
+    scores = score(view.scaled(x) - view.scaled(other))
+    chosen = np.argsort(scores)[-ASCENT_WIDTH:]
+    best, x, other, step = scores[chosen], x[chosen], other[chosen], 0.3
+    for number in range(ASCENT_ROUNDS):
+        moves = normals((2, *x.x.shape), stream.child("move", number)) * step / math.sqrt(view.facts.dim)
+        near = (_moved(view, x, moves[0]), _moved(view, other, moves[1]))
+        scores = score(view.scaled(near[0]) - view.scaled(near[1]))
+        better = scores > best
+        best = np.where(better, scores, best)
+        for record, tried in zip((x, other), near, strict=True):
+            record.x[better] = tried.x[better]
+        step *= 1.2 if np.any(better) else 0.8
+    return float(np.max(best))
+
+
+def _moved(view: ClientView, record: Record, move: Floats) -> Record:
+    x = record.x + move
+    if view.family.needs_unit_norm:
+        x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+    return Record(x=x, classes=record.classes)

@@ -8,18 +8,20 @@ import mpmath
 import numpy as np
 from scipy import stats
 
-from accounting import baselines as planned
+from accounting import Plan
+from accounting.accuracy import baselines as planned
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import LabelResponse
-from privkde.baselines import central_sums
-from privkde.randomness import ByteStream
-from verification.domain.client_search import largest_over_pairs
-from verification.domain.client_view import ClientView, Floats
-from verification.execution.fitting import fits_of, label_samples, surprise
-from verification.execution.stages import private_stream
-from verification.goodness_of_fit import MISSED
-from verification.verdicts import CHECK_ALPHA, Check, Effort, Finding, Layer, Subject, finding
+from privkde.draws.randomness import ByteStream
+from privkde.learning.baselines import central_sums
+from verification.domain.client_view import ClientView, Floats, largest_over_pairs
+from verification.statistical.execution.samplers import label_samples
+from verification.statistical.execution.stages import private_stream
+from verification.statistical.goodness_of_fit import MISSED, fits_of, surprise
+from verification.verdicts import CHECK_ALPHA, Effort, Finding, Layer, Subject, check, finding
 
+CENTRAL = "central"
+"""The baseline of Gaussian noise added by a trusted curator."""
 GAUSSIAN_DRAWS = 2_000
 LABEL_DRAWS = 200_000
 SINGLE_PRECISION = 1e-5
@@ -28,24 +30,24 @@ EXACT = 1e-12
 """Granted to a probability that is recomputed, relative."""
 
 
+@check(
+    "central-sensitivity",
+    Layer.STATISTICAL,
+    "the central baseline's noise fits the sensitivity of replacing one record",
+    applies=lambda subject: bool(central_deviations(subject.plan)),
+)
 def check_central(subject: Subject, effort: Effort, seed: int) -> Finding:
     """δ of the central baseline for the sensitivity that a search finds, and the noise that it draws."""
     plan, stream = subject.plan, private_stream(seed, "central")
     view = ClientView(plan, stream)
     reached = _reached(view, effort, stream)
     facts, epsilon, delta = plan.request.facts(), float(plan.request.epsilon), float(plan.request.delta)
-    again = planned.central(facts, plan.request.users_per_protocol, epsilon=epsilon, delta=delta)
-    deviations = [
-        float(one.contract.parameters["standard_deviation"])
-        for one in (*plan.baselines, again)
-        if one.name == "central"
-    ]
+    recomputed = planned.central(facts, plan.request.users_per_protocol, epsilon=epsilon, delta=delta)
+    deviations = [*central_deviations(plan), _deviation(recomputed)]
     sensitivity = reached / (1.0 + SINGLE_PRECISION) * declared_sensitivity(facts)
-    spent = max(gaussian_delta(sensitivity / one, epsilon) for one in deviations)
+    spent = max(gaussian_delta(sensitivity / deviation, epsilon) for deviation in deviations)
     drawn = _drawn(view, deviations[0], effort, stream)
     return finding(
-        "central-sensitivity",
-        Layer.STATISTICAL,
         "The central baseline adds the noise that its (ε, δ) needs for the sensitivity of replacing one record.",
         statistic=max(spent / delta, drawn),
         bound=1.0,
@@ -55,11 +57,19 @@ def check_central(subject: Subject, effort: Effort, seed: int) -> Finding:
         alpha=CHECK_ALPHA,
         power=1.0 - MISSED,
         smallest_detectable_defect=max(1.0 - reached, _detectable_spread(effort)),
-        seed=seed,
         note=f"Smallest defect: relative understatement of the sensitivity or of the noise. The search reached"
         f" {reached:.6f} of the declared sensitivity; 1e-5 of it are granted to single precision."
         + ("" if view.facts.joint_classes is None else " No noise was drawn: there is no such baseline to execute."),
     )
+
+
+def central_deviations(plan: Plan) -> list[float]:
+    """Standard deviations of the noise of the plan's central baselines."""
+    return [_deviation(baseline) for baseline in plan.baselines if baseline.name == CENTRAL]
+
+
+def _deviation(baseline: planned.Baseline) -> float:
+    return float(baseline.contract.parameters["standard_deviation"])
 
 
 def declared_sensitivity(facts: KernelFacts) -> float:
@@ -118,20 +128,23 @@ def _detectable_spread(effort: Effort) -> float:
     return 1.0 - math.sqrt(stats.chi2.ppf(CHECK_ALPHA / 2.0, count) / stats.chi2.ppf(1.0 - MISSED, count))
 
 
+@check(
+    "label-response",
+    Layer.STATISTICAL,
+    "labels are kept and replaced with the declared probabilities",
+    applies=lambda subject: subject.reports_labels,
+)
 def check_label(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The label mechanism's probabilities against their definition, and its reports against both."""
     label = subject.plan.request.label_response()
-    if label is None:
-        raise AssertionError("no labels are reported; the check does not apply")
+    assert label is not None, "no labels are reported; the check does not apply"
     errors = _label_errors(label)
     wrong = {name: error / EXACT for name, error in errors.items()}
     fits = fits_of(label_samples(label, LABEL_DRAWS * effort.scale, private_stream(seed, "labels")))
     keep = 1.0 / (1.0 + (label.n_classes - 1) * math.exp(-label.label_epsilon))
     wrong |= {name: surprise(fit) for name, fit in fits.items()}
-    worst = max(wrong, key=lambda one: wrong[one])
+    worst = max(wrong, key=lambda name: wrong[name])
     return finding(
-        "label-response",
-        Layer.STATISTICAL,
         f"A label is kept with probability e^ε/(e^ε − 1 + m), m = {label.n_classes}, else replaced uniformly.",
         statistic=wrong[worst],
         bound=1.0,
@@ -139,7 +152,6 @@ def check_label(subject: Subject, effort: Effort, seed: int) -> Finding:
         alpha=CHECK_ALPHA,
         power=1.0 - MISSED,
         smallest_detectable_defect=min(fit.detectable_increase(keep) for fit in fits.values()) - keep,
-        seed=seed,
         note="Smallest defect: increase of the probability to keep a label. Probabilities are compared to 1e-12.",
     )
 
@@ -155,25 +167,7 @@ def _label_errors(label: LabelResponse) -> dict[str, float]:
             "probability of another": abs(label.other_probability / other - 1),
             "total": abs(label.keep_probability + others * label.other_probability - 1),
         }
-        if max(errors.values()) <= EXACT:  # else there is no law to ask for a profile
+        if max(errors.values()) <= EXACT:  # else it is not a law and has no profile
             errors["δ at half the ε"] = 1 - label.delta(label.label_epsilon / 2.0) / (keep - half * other)
             errors["δ at ε"] = mpmath.mpf(label.delta(label.label_epsilon))
     return {name: float(error) for name, error in errors.items()}
-
-
-SENSITIVITY: tuple[Check, ...] = (
-    Check(
-        name="central-sensitivity",
-        layer=Layer.STATISTICAL,
-        about="the central baseline's noise fits the sensitivity of replacing one record",
-        run=check_central,
-        applies=lambda subject: any(one.name == "central" for one in subject.plan.baselines),
-    ),
-    Check(
-        name="label-response",
-        layer=Layer.STATISTICAL,
-        about="labels are kept and replaced with the declared probabilities",
-        run=check_label,
-        applies=lambda subject: subject.plan.request.label_response() is not None,
-    ),
-)

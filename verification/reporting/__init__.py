@@ -1,1 +1,1 @@
-"""An audit for people and machines: `report.html`, `report.json`, `registry.yaml` and, with the extra, `report.pdf`."""
+"""An audit for people and machines: `report.html`, `report.json` and `registry.yaml`."""

@@ -1,4 +1,4 @@
-"""What an audit found, as one record; `to_json` is the `privkde.audit/1` document."""
+"""The results of an audit as one record; `to_json` is the `privkde.audit/1` document."""
 
 from __future__ import annotations
 
@@ -7,25 +7,38 @@ import math
 import os
 import platform
 import shlex
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import privkde
-from accounting import Plan
-from privkde.model import DensityModel
-from verification.verdicts import Effort, Finding, Layer
+from accounting import Contract, Plan
+from privkde.protocol.model import DensityModel
+from verification.verdicts import Check, Effort, Finding, Layer
 
 SCHEMA = "privkde.audit/1"
-NOT_REFUTED, REFUTED, COULD_NOT_RUN = "not-refuted", "refuted", "could-not-run"
-EXIT_CODES = {NOT_REFUTED: 0, REFUTED: 1, COULD_NOT_RUN: 2}
 PACKAGES = ("numpy", "scipy", "dp-accounting", "mpmath", "cryptography")
+
+
+class Outcome(StrEnum):
+    """What one check, or a whole audit, says about one system."""
+
+    REFUTED = "refuted"
+    NOT_REFUTED = "not-refuted"
+    NOT_APPLICABLE = "not-applicable"
+    COULD_NOT_RUN = "could-not-run"
+    """The check, or the planner before it, raised: that refutes nothing."""
+
+
+EXIT_CODES = {Outcome.NOT_REFUTED: 0, Outcome.REFUTED: 1, Outcome.COULD_NOT_RUN: 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One check: what it found, or the kind of error that kept it from running."""
+    """One check: its finding, or the kind of error that kept it from running."""
 
     name: str
     layer: Layer
@@ -36,12 +49,32 @@ class Result:
     error: str | None = None
     """The type of the error, never its text: a message may quote data."""
 
+    @staticmethod
+    def of(
+        check: Check,
+        base: int,
+        *,
+        seconds: float = 0.0,
+        finding: Finding | None = None,
+        error: BaseException | None = None,
+    ) -> Result:
+        """What came of a check in an audit with the seed `base`."""
+        return Result(
+            name=check.name,
+            layer=check.layer,
+            about=check.about,
+            seed=check.seed(base),
+            seconds=seconds,
+            finding=finding,
+            error=None if error is None else type(error).__name__,
+        )
+
     @property
-    def verdict(self) -> str:
-        """`not-refuted`, `refuted` or `could-not-run`."""
+    def verdict(self) -> Outcome:
+        """Not refuted, refuted, or could not run."""
         if self.finding is None:
-            return COULD_NOT_RUN
-        return REFUTED if self.finding.refuted else NOT_REFUTED
+            return Outcome.COULD_NOT_RUN
+        return Outcome.REFUTED if self.finding.refuted else Outcome.NOT_REFUTED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +88,8 @@ class AuditReport:
     results: tuple[Result, ...]
     not_applicable: tuple[str, ...]
     """Checks that have nothing to say about a plan of this kind."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Of these, checks that something is missing for, and what that is."""
     left_out: tuple[str, ...] = ()
     """Checks that apply and were not asked for."""
     workers: int
@@ -63,17 +98,16 @@ class AuditReport:
     plan_path: str = "plan.json"
     model_path: str | None = None
 
-    def told_of(self, *, plan_path: str, model_path: str | None) -> AuditReport:
+    def with_paths(self, *, plan_path: str, model_path: str | None) -> AuditReport:
         """The same report with the files' names, for the commands that repeat it."""
         return replace(self, plan_path=plan_path, model_path=model_path)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Outcome:
         """Refuted if any claim is; a refutation stands even if another check could not run."""
-        verdicts = {one.verdict for one in self.results}
-        if REFUTED in verdicts:
-            return REFUTED
-        return COULD_NOT_RUN if COULD_NOT_RUN in verdicts or not verdicts else NOT_REFUTED
+        verdicts = {result.verdict for result in self.results} or {Outcome.COULD_NOT_RUN}
+        worst_first = (Outcome.REFUTED, Outcome.COULD_NOT_RUN, Outcome.NOT_REFUTED)
+        return next(outcome for outcome in worst_first if outcome in verdicts)
 
     @property
     def exit_code(self) -> int:
@@ -83,12 +117,12 @@ class AuditReport:
     @property
     def refuted(self) -> tuple[Result, ...]:
         """The results that refute a claim."""
-        return tuple(one for one in self.results if one.verdict == REFUTED)
+        return tuple(result for result in self.results if result.verdict is Outcome.REFUTED)
 
     @property
     def false_alarm_rate(self) -> float:
         """Bound on the probability that an honest system is refuted: a union bound over the findings."""
-        return math.fsum(one.finding.alpha for one in self.results if one.finding is not None)
+        return math.fsum(result.finding.alpha for result in self.results if result.finding is not None)
 
     @cached_property
     def plan_sha256(self) -> str:
@@ -110,10 +144,11 @@ class AuditReport:
         """The `privkde.audit/1` document; a number that is not finite is written as a text, such as "inf"."""
         document = {
             "schema": SCHEMA,
-            "verdict": self.verdict,
+            "verdict": str(self.verdict),
             "plan_sha256": self.plan_sha256,
-            "checks": [self._check(one) for one in self.results],
+            "checks": [self._check(result) for result in self.results],
             "not_applicable": list(self.not_applicable),
+            **({"missing": dict(self.missing)} if self.missing else {}),
             "left_out": list(self.left_out),
             "false_alarm_rate": self.false_alarm_rate,
             "effort": {"name": self.effort.name, "scale": self.effort.scale},
@@ -122,28 +157,34 @@ class AuditReport:
             "seconds": self.seconds,
             "environment": environment() | {"workers": self.workers},
             "model": None if self.model is None else model_facts(self.model),
-            "contract": self.contract_tree().splitlines(),
+            "contract": self.contract.tree().splitlines(),
             "plan": self.plan.to_json(),
         }
         finite: dict[str, Any] = _finite(document)
         return finite
 
-    def contract_tree(self) -> str:
+    @property
+    def contract(self) -> Contract:
         """What is promised: by the published model, if there is one, else by the plan."""
-        return (self.plan.contract if self.model is None else self.model.contract).tree()
+        return self.plan.contract if self.model is None else self.model.contract
 
     def dumps(self) -> str:
         """The document as text."""
         return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
     def _check(self, result: Result) -> dict[str, Any]:
-        named = {"name": result.name, "layer": str(result.layer), "about": result.about, "verdict": result.verdict}
         empty = dict.fromkeys(("claim", "alpha", "power", "smallest_detectable_defect", "statistic", "bound"))
-        found = empty if result.finding is None else result.finding.to_json()
-        own = {"seed": result.seed, "seconds": round(result.seconds, 3), "replay": self.replay(result)}
-        if result.error is not None:
-            own["error"] = result.error
-        return named | found | named | own
+        return {
+            "name": result.name,
+            "layer": str(result.layer),
+            "about": result.about,
+            "verdict": str(result.verdict),
+            **(empty if result.finding is None else result.finding.to_json()),
+            "seed": result.seed,
+            "seconds": round(result.seconds, 3),
+            "replay": self.replay(result),
+            **({} if result.error is None else {"error": result.error}),
+        }
 
 
 def environment() -> dict[str, Any]:
@@ -164,7 +205,7 @@ def model_facts(model: DensityModel) -> dict[str, Any]:
         "users": list(model.n_users),
         "classes": len(model.labels) or None,
         "sums": list(model.sums.shape),
-        "guarantees": [one.to_json() for one in model.contract.guarantees],
+        "guarantees": [guarantee.to_json() for guarantee in model.contract.guarantees],
     }
 
 
@@ -177,9 +218,9 @@ def _version(package: str) -> str | None:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

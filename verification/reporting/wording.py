@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 
-from accounting import Adjacency, Guarantee, Plan, View
-from verification.reporting.document import COULD_NOT_RUN, NOT_REFUTED, REFUTED
+from accounting import Adjacency, Guarantee, Plan, PlanRequest, View
+from accounting.mechanisms import BITSUMS
+from verification.reporting.document import Outcome
 from verification.verdicts import Layer
 
 WEAK_EPSILON = 10.0
-"""From here on a factor of e^ε is no protection worth the name."""
-VERDICTS = {NOT_REFUTED: "✓ not refuted", REFUTED: "✗ refuted", COULD_NOT_RUN: "! could not run"}
+"""Beyond it a factor of e^ε protects next to nothing."""
+VERDICTS = {
+    Outcome.NOT_REFUTED: "✓ not refuted",
+    Outcome.REFUTED: "✗ refuted",
+    Outcome.COULD_NOT_RUN: "! could not run",
+}
 LAYERS = {
     Layer.EXACT: "every possible output at a small size, enumerated",
     Layer.CERTIFIED: "the plan's own numbers, computed again from its parameters: by the accountant that planned"
@@ -34,18 +39,6 @@ VIEWS = {
     View.MODEL: "somebody who sees only what is published",
     View.LOCAL: "somebody who sees what each single person sends, for example because the shuffler colludes",
 }
-MECHANISMS = {
-    "rr": "Each person reports each bit, flipped with a small probability; the analyzer counts ones and corrects for"
-    " the flips.",
-    "3nb": "Each person sends its bit as +1 messages, and a few random +1 and −1 messages on top, most of which cancel;"
-    " the analyzer takes the difference.",
-    "poisson": "Each person sends its bit as a message and a Poisson number of messages on top; the analyzer subtracts"
-    " their mean.",
-    "negative-binomial": "Each person sends its bit as a message and a negative binomial number of messages on top; the"
-    " analyzer subtracts their mean.",
-    "pure": "Each person is silent with a small probability, else sends its bit among pairs of +1 and −1, with noise"
-    " and a flood of pairs on top; the analyzer takes the difference and corrects for silence.",
-}
 
 
 def small(value: float) -> str:
@@ -63,6 +56,11 @@ def number(value: float | None) -> str:
         return {"inf": "∞", "-inf": "−∞"}.get(str(value), "not a number")
     large = value == int(value) and 1e3 <= abs(value) < 1e9
     return f"{int(value):,}" if large else small(value).replace("-", "−")
+
+
+def whole(value: int) -> str:
+    """A whole number, with commas between thousands."""
+    return f"{value:,}"
 
 
 def counted(total: float, what: str) -> str:
@@ -100,20 +98,34 @@ def in_words(guarantee: Guarantee) -> str:
     return f"No probability changes by more than a factor of {factor(guarantee.epsilon)}{plus}.{weak}"
 
 
+def unit(request: PlanRequest) -> str:
+    """What one person holds."""
+    return "one vector" if request.classes is None else f"one vector and one of {request.classes} labels"
+
+
 def promised(plan: Plan, view: View) -> Guarantee:
     """The promise that a report leads with: for the whole record if there is one in the view, else for the vector."""
-    found = [one for one in plan.guarantees if one.view is view]
-    whole = [one for one in found if one.adjacency is Adjacency.RECORD]
-    return (whole or found or list(plan.guarantees))[0]
+    seen = [promise for promise in plan.guarantees if promise.view is view]
+    records = [promise for promise in seen if promise.adjacency is Adjacency.RECORD]
+    return (records or seen or list(plan.guarantees))[0]
 
 
 def ordered(plan: Plan) -> list[Guarantee]:
     """All promises, those for whole records first."""
-    return sorted(plan.guarantees, key=lambda one: list(Adjacency).index(one.adjacency))
+    return sorted(plan.guarantees, key=lambda promise: list(Adjacency).index(promise.adjacency))
 
 
 def promised_parts(plan: Plan) -> str:
     """What of the main promise is for the vector and what for the label, if they are protected one by one."""
     main = promised(plan, View.COMMUNICATION)
-    parts = [one for one in plan.guarantees if one.view is main.view and one.adjacency is not main.adjacency]
-    return "; ".join(f"{numbers(one)} for {CHANGES[one.adjacency]}" for one in parts)
+    parts = [
+        promise for promise in plan.guarantees if promise.view is main.view and promise.adjacency is not main.adjacency
+    ]
+    words = "; ".join(f"{numbers(promise)} for {CHANGES[promise.adjacency]}" for promise in parts)
+    return f"Of it: {words}." if parts else ""
+
+
+def mechanism(plan: Plan) -> str:
+    """What every user and the analyzer do, as a sentence."""
+    summary = BITSUMS[plan.bitsum].summary
+    return f"{summary[0].upper()}{summary[1:]}."

@@ -1,6 +1,7 @@
 """Saboteurs: faults that are planted to see whether the checks find them. A check that never fails is a defect."""
 
-from verification.sabotage.matrix import Matrix, Outcome, Row
+from verification.reporting.document import Outcome
+from verification.sabotage.matrix import Matrix, Row
 from verification.sabotage.saboteur import Saboteur
 from verification.sabotage.trying import run_matrix, saboteurs
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from string import ascii_letters
 from typing import Any
 
@@ -17,19 +16,9 @@ from rich.text import Text
 
 import privkde
 from accounting import InvalidInputError
-from verification.reporting.document import environment
+from verification.reporting.document import Outcome, environment
 
 SCHEMA = "privkde.saboteurs/1"
-
-
-class Outcome(StrEnum):
-    """What one check says about one system."""
-
-    REFUTED = "refuted"
-    NOT_REFUTED = "not-refuted"
-    NOT_APPLICABLE = "not-applicable"
-    COULD_NOT_RUN = "could-not-run"
-    """The check, or the planner before it, raised: that refutes nothing."""
 
 
 MARKS = {
@@ -109,6 +98,16 @@ class Matrix:
         return datetime.fromisoformat(self.date)
 
     @property
+    def n_faults(self) -> int:
+        """How many saboteurs were tried."""
+        return sum(not row.honest for row in self.rows)
+
+    @property
+    def n_refuted(self) -> int:
+        """How many of them some check refutes."""
+        return self.n_faults - len(self.survivors)
+
+    @property
     def survivors(self) -> tuple[str, ...]:
         """Saboteurs that no check refutes."""
         return tuple(row.name for row in self.rows if not row.honest and not row.refuted_by)
@@ -122,8 +121,9 @@ class Matrix:
     @property
     def complete(self) -> bool:
         """Every saboteur is refuted by some check; the honest system by none, and every check can run on it."""
-        faults = any(not row.honest for row in self.rows)
-        return faults and any(row.honest for row in self.rows) and not self.survivors and not self.false_alarms
+        return (
+            self.n_faults > 0 and any(row.honest for row in self.rows) and not self.survivors and not self.false_alarms
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The `privkde.saboteurs/1` document."""
@@ -146,7 +146,7 @@ class Matrix:
     def from_json(data: Any) -> Matrix:
         """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
         try:
-            found = Matrix(
+            matrix = Matrix(
                 checks=tuple(str(name) for name in data["checks"]),
                 rows=tuple(Row.from_json(row) for row in data["rows"]),
                 effort=str(data["effort"]),
@@ -156,12 +156,14 @@ class Matrix:
                 date=str(data["date"]),
                 environment=dict(data["environment"]),
             )
-            whole = found.made.tzinfo is not None and all({*found.checks} <= row.outcomes.keys() for row in found.rows)
+            whole = matrix.made.tzinfo is not None and all(
+                {*matrix.checks} <= row.outcomes.keys() for row in matrix.rows
+            )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-            raise InvalidInputError(f"matrix is incomplete or malformed near {error}; write it anew.") from error
-        if not whole or found.to_json() != data:
-            raise InvalidInputError("matrix holds more, less or other than its rows tell; write it anew.")
-        return found
+            raise InvalidInputError(f"matrix is incomplete or malformed near {error}; write it again.") from error
+        if not whole or matrix.to_json() != data:
+            raise InvalidInputError("matrix holds more, less or other than its rows say; write it again.")
+        return matrix
 
     def table(self) -> RenderableType:
         """For the terminal: one character for each check, lettered above the column and named below."""
@@ -179,9 +181,7 @@ class Matrix:
 
     def summary(self) -> str:
         """One sentence."""
-        faults = [row for row in self.rows if not row.honest]
-        caught = len(faults) - len(self.survivors)
-        text = f"{caught} of {len(faults)} saboteurs refuted"
+        text = f"{self.n_refuted} of {self.n_faults} saboteurs refuted"
         if self.survivors:
             text += f" (not: {', '.join(self.survivors)})"
         if self.false_alarms:

@@ -60,13 +60,28 @@ def forget() -> None:
     gc.collect()
 
 
-def replaced(owner: Any, name: str, wrong: Callable[[Any], Any]) -> Plant:
-    """Plant `wrong(right)` where `right` is what `owner` has under this name: a method, a property or a function."""
+def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callable[[Callable[[Any], Any]], Saboteur]:
+    """Make a saboteur of a function that takes what `owner` has under this name and returns what is wrong instead.
 
-    def plant() -> AbstractContextManager[Any]:
-        right = vars(owner)[name]
-        unwrapped = right.__func__ if isinstance(right, staticmethod) else right
-        changed = wrong(unwrapped)
-        return mock.patch.object(owner, name, staticmethod(changed) if isinstance(right, staticmethod) else changed)
+    What is replaced is a method, a property or a function of a module. The docstring is the story.
+    """
 
-    return plant
+    def saboteur(wrong: Callable[[Any], Any]) -> Saboteur:
+        def plant() -> AbstractContextManager[Any]:
+            right = vars(owner)[attribute]
+            if isinstance(right, staticmethod):
+                return mock.patch.object(owner, attribute, staticmethod(wrong(right.__func__)))
+            return mock.patch.object(owner, attribute, wrong(right))
+
+        return Saboteur(name=name, story=_story(wrong), request=request, plant=plant)
+
+    return saboteur
+
+
+def tampering(name: str, request: PlanRequest) -> Callable[[Callable[[Plan], Plan]], Saboteur]:
+    """Make a saboteur of a function that alters a finished plan; its docstring is the story."""
+    return lambda tamper: Saboteur(name=name, story=_story(tamper), request=request, tamper=tamper)
+
+
+def _story(function: Callable[..., Any]) -> str:
+    return " ".join((function.__doc__ or "").split())

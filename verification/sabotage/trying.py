@@ -9,26 +9,22 @@ from __future__ import annotations
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import as_completed
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from threadpoolctl import ThreadpoolController
-
 from accounting import InvalidInputError, Plan
-from verification.audit import LAYER_MODULES, collected, fresh_workers
-from verification.sabotage.matrix import Matrix, Outcome, Row
+from verification.auditing import LAYER_MODULES, Progress, applies, attempt, collected, spread
+from verification.reporting.document import Outcome
+from verification.sabotage.matrix import Matrix, Row
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import Saboteur
 from verification.verdicts import QUICK, Check, Effort, Subject
 
-SABOTEUR_MODULES = ("verification.sabotage.running", "verification.sabotage.planning")
+SABOTEUR_MODULES = ("verification.sabotage.executed_faults", "verification.sabotage.planned_faults")
+"""Of the saboteurs. Names, not imports: functions do not travel to a worker, which looks a saboteur up by name."""
 HONEST = "honest system"
 SEED = 1
-
-Progress = Callable[[int, int, str], None]
-"""Called with the systems done, the number of systems and the name of the one that just ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +40,7 @@ class _System:
     def at_work(self) -> AbstractContextManager[Plan]:
         if self.source is None:
             return Saboteur(name=HONEST, story="", request=HONEST_PLANS[self.plan]).at_work()
-        return next(one for one in saboteurs((self.source,)) if one.name == self.name).at_work()
+        return next(saboteur for saboteur in saboteurs((self.source,)) if saboteur.name == self.name).at_work()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +58,16 @@ class _Trial:
         checks = [check for _, check in collected(self.modules) if check.name in self.names]
         outcomes: dict[str, Outcome] = {}
         errors: dict[str, str] = {}
-        with ThreadpoolController().limit(limits=1):
-            try:
-                with system.at_work() as plan:
-                    for check in checks:
-                        outcomes[check.name], error = self._outcome(check, Subject(plan=plan))
-                        if error:
-                            errors[check.name] = error
-            except Exception as refusal:  # the planner itself refused: no check could run
+        try:
+            with system.at_work() as plan:
                 for check in checks:
-                    outcomes.setdefault(check.name, Outcome.COULD_NOT_RUN)
-                    errors.setdefault(check.name, f"planner: {type(refusal).__name__}")
+                    outcomes[check.name], error = self._outcome(check, Subject(plan=plan))
+                    if error:
+                        errors[check.name] = error
+        except Exception as refusal:  # the planner itself refused: no check could run
+            for check in checks:
+                outcomes.setdefault(check.name, Outcome.COULD_NOT_RUN)
+                errors.setdefault(check.name, f"planner: {type(refusal).__name__}")
         return Row(
             name=system.name,
             story=system.story,
@@ -83,24 +78,17 @@ class _Trial:
             seconds=time.perf_counter() - started,
         )
 
-    def _outcome(self, check: Check, subject: Subject) -> tuple[Outcome, str]:
-        try:
-            if not check.applies(subject):
-                return Outcome.NOT_APPLICABLE, ""
-            found = check.run(subject, self.effort, check.seed(self.seed))
-        except Exception as error:
-            return Outcome.COULD_NOT_RUN, type(error).__name__
-        return (Outcome.REFUTED if found.refuted else Outcome.NOT_REFUTED), ""
+    def _outcome(self, check: Check, subject: Subject) -> tuple[Outcome, str | None]:
+        if not applies(check, subject):
+            return Outcome.NOT_APPLICABLE, None
+        result = attempt(check, subject, self.effort, self.seed)
+        return result.verdict, result.error
 
 
 def saboteurs(modules: Sequence[str] = SABOTEUR_MODULES) -> tuple[Saboteur, ...]:
-    """All saboteurs of these modules: whatever tuples of saboteurs they hold."""
-    found: list[Saboteur] = []
-    for module in modules:
-        for value in vars(importlib.import_module(module)).values():
-            if isinstance(value, tuple) and value and all(isinstance(one, Saboteur) for one in value):
-                found += value
-    return tuple(found)
+    """All saboteurs of these modules."""
+    loaded = [importlib.import_module(module) for module in modules]
+    return tuple(value for module in loaded for value in vars(module).values() if isinstance(value, Saboteur))
 
 
 def run_matrix(
@@ -118,23 +106,23 @@ def run_matrix(
     """Try every saboteur (or `only` these), and the honest system on every plan (or these `plans`).
 
     Every check (or those named in `checks`) runs where it applies; one that applies to no system is left out.
-    `workers=1` runs in this process. Raises `InvalidInputError` for a name that there is not.
+    `workers=1` runs in this process. Raises `InvalidInputError` for an unknown name.
     """
     started = time.perf_counter()
     names = _named("check", checks, [check.name for _, check in collected(check_modules)])
     kinds = {request: kind for kind, request in HONEST_PLANS.items()}
     systems = [_System(HONEST, "nothing is wrong", kind, None) for kind in _named("plan", plans, list(HONEST_PLANS))]
-    sources = [(module, one) for module in saboteur_modules for one in saboteurs((module,))]
-    chosen = _named("saboteur", only, [one.name for _, one in sources])
+    sources = [(module, saboteur) for module in saboteur_modules for saboteur in saboteurs((module,))]
+    chosen = _named("saboteur", only, [saboteur.name for _, saboteur in sources])
     systems += [
-        _System(one.name, one.story, kinds.get(one.request, one.request.bitsum), module)
-        for module, one in sources
-        if one.name in chosen
+        _System(saboteur.name, saboteur.story, kinds.get(saboteur.request, saboteur.request.bitsum), module)
+        for module, saboteur in sources
+        if saboteur.name in chosen
     ]
     rows: dict[_System, Row] = {}
-    count = min(len(systems), workers or os.cpu_count() or 1)
-    for system, row in _rows(systems, _Trial(tuple(check_modules), names, effort, seed), count):
-        rows[system] = row
+    trial = _Trial(tuple(check_modules), names, effort, seed)
+    for system, done in spread(trial.row, systems, min(len(systems), workers or os.cpu_count() or 1)):
+        rows[system] = done()
         if progress is not None:
             progress(len(rows), len(systems), system.name)
     silent = [n for n in names if all(row.outcomes[n] is Outcome.NOT_APPLICABLE for row in rows.values())]
@@ -147,19 +135,9 @@ def run_matrix(
     )
 
 
-def _named(what: str, asked: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
-    """The names that were asked for, all if none were; in the order in which they are known."""
-    for name in asked or ():
+def _named(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
+    """The wanted names, or all; in the order in which they are known."""
+    for name in wanted or ():
         if name not in known:
             raise InvalidInputError(f"{what} {name!r} is unknown; choose from: {', '.join(known)}.")
-    return tuple(name for name in known if asked is None or name in asked)
-
-
-def _rows(systems: Sequence[_System], trial: _Trial, count: int) -> Iterator[tuple[_System, Row]]:
-    if count <= 1:
-        yield from ((system, trial.row(system)) for system in systems)
-        return
-    with fresh_workers(count) as pool:
-        running = {pool.submit(trial.row, system): system for system in systems}
-        for done in as_completed(running):
-            yield running[done], done.result()
+    return tuple(name for name in known if wanted is None or name in wanted)

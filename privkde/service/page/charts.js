@@ -97,15 +97,15 @@ function logTicks(low, high, most) {
   const span = Math.log10(high / low);
   const steps = span <= 1.6 && most > 4 ? [1, 2, 5] : span <= 2.3 && most > 4 ? [1, 3] : [1];
   const stride = steps.length > 1 ? 1 : Math.max(1, Math.ceil((to - from + 1) / most));
-  const found = [];
+  const listed = [];
   for (let e = from - 1; e <= to; e += 1) {
     if (steps.length === 1 && (to - e) % stride !== 0) continue;
     for (const step of steps) {
       const value = step * 10 ** e;
-      if (value >= low * 0.999 && value <= high * 1.001) found.push(value);
+      if (value >= low * 0.999 && value <= high * 1.001) listed.push(value);
     }
   }
-  return found;
+  return listed;
 }
 
 /** Horizontal bars. rows: {name, value|null, note, marked, more}; mark: {value, label} draws a line across. */

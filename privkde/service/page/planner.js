@@ -7,9 +7,9 @@ import { ACCOUNTANTS, LABELS, counted, exact, shown } from "./words.js";
 const DEBOUNCE = 300;
 const IN_FLIGHT = 2;
 const RETRIES = 5;
-const DEFAULTS = {
-  epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", kernel: "gaussian", repetitions: "", bitsum: "rr",
-  accountant: "auto", labels: "none", classes: "10", label_epsilon: "3", bound: "", bias: "", allow_useless: "",
+const DEFAULTS = { // what the form starts with; `describe` sets those of the choices
+  epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", kernel: "", repetitions: "", bitsum: "",
+  accountant: "", labels: "none", classes: "10", label_epsilon: "3", bound: "", bias: "", allow_useless: "",
 };
 const MANTISSAS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
 const STOPS = {
@@ -22,15 +22,16 @@ const form = document.getElementById("form");
 const at = (id) => document.getElementById(id);
 const chosen = (name) => document.querySelector(`input[name=${name}]:checked`).value;
 
+let declared = {}; // the names of a request by the OpenAPI document: ranges, choices, defaults, descriptions
 let kernels = [], bitsums = [];
 let timer = 0, running = null, comparing = null;
 let last = null; // {plan, text}: the newest plan and its document as it came
 let against = null; // {users, epsilon}: estimates of the newest plan
 
 function stops(mantissas, from, to) {
-  const found = [];
-  for (let e = from; e <= to; e += 1) for (const m of mantissas) found.push(Number(`${m}e${e}`));
-  return found.filter((x) => x <= Number(`1e${to}`) || mantissas.length > 3);
+  const listed = [];
+  for (let e = from; e <= to; e += 1) for (const m of mantissas) listed.push(Number(`${m}e${e}`));
+  return listed.filter((x) => x <= Number(`1e${to}`) || mantissas.length > 3);
 }
 
 // --- the service
@@ -76,12 +77,12 @@ function parsed(text) {
 // --- the form
 
 function values() {
-  const found = {};
+  const entered = {};
   for (const name of Object.keys(DEFAULTS)) {
     const field = form.elements[name];
-    found[name] = field.type === "checkbox" ? (field.checked ? "true" : "") : field.value.trim();
+    entered[name] = field.type === "checkbox" ? (field.checked ? "true" : "") : field.value.trim();
   }
-  return found;
+  return entered;
 }
 
 function restore(given) {
@@ -117,7 +118,7 @@ function request(changes = {}) {
   const numeric = (name, needed = true) => {
     if (now[name] === "" && !needed && !form.elements[name].validity.badInput) return undefined;
     const value = now[name] === "" ? NaN : Number(now[name]);
-    if (!Number.isFinite(value)) throw new Refusal({ detail: `${name} is missing or no number; give one.`, field: name });
+    if (!Number.isFinite(value)) throw new Refusal({ detail: `${name} is missing or not a number; give one.`, field: name });
     return value;
   };
   const body = { users: numeric("users"), dim: numeric("dim"), epsilon: numeric("epsilon"), delta: numeric("delta"), kernel: now.kernel, bitsum: now.bitsum, accountant: now.accountant };
@@ -240,10 +241,10 @@ async function refresh() {
     showPlan(plan);
     stale([...parts("plan")], false);
     at("download").disabled = false;
-    const told = `Predicted error ${shown(plan.error.predicted_rmse)}, ${shown(plan.communication.messages_per_user)} messages per user.`;
-    busy(`${told} Drawing…`);
+    const summary = `Predicted error ${shown(plan.error.predicted_rmse)}, ${shown(plan.communication.messages_per_user)} messages per user.`;
+    busy(`${summary} Drawing…`);
     await draw(plan, text, body, signal);
-    if (!signal.aborted) idle(told);
+    if (!signal.aborted) idle(summary);
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
     clearProblem();
@@ -276,9 +277,10 @@ async function draw(plan, text, body, signal) {
 }
 
 function around(name, value, factor) {
-  if (name === "users") return Math.min(1e9, Math.max(2, Math.round(Number((value * factor).toPrecision(factor === 1 ? 12 : 2)))));
+  const { maximum } = declared[name], low = lowest(declared[name]);
+  if (name === "users") return Math.min(maximum, Math.max(low, Math.round(Number((value * factor).toPrecision(factor === 1 ? 12 : 2)))));
   const x = factor === 1 ? value : Number((value * factor).toPrecision(2));
-  return x > 0 && x <= 100 ? x : null;
+  return x > low && x <= maximum ? x : null;
 }
 
 async function profiled(plan, text, signal) {
@@ -334,13 +336,13 @@ async function compare() {
   at("compare-spinner").hidden = false;
   at("compare-status").textContent = "Comparing…";
   at("compare-problem").hidden = true;
-  let told = "";
+  let status = "";
   try {
     const text = await ask("v1/plan/compare", JSON.stringify(request()), controller.signal);
     if (controller.signal.aborted) return;
     showComparison(JSON.parse(text), last?.plan);
     stale([at("comparison")], false);
-    told = "Compared.";
+    status = "Compared.";
   } catch (error) {
     if (controller.signal.aborted) return;
     complain(at("compare-problem"), error);
@@ -348,13 +350,12 @@ async function compare() {
   comparing = null;
   at("compare").textContent = "Compare";
   at("compare-spinner").hidden = true;
-  at("compare-status").textContent = told;
+  at("compare-status").textContent = status;
 }
 
 // --- taking it along
 
-const REQUEST_DEFAULTS = { kernel: "gaussian", bitsum: "rr", accountant: "auto", labels: "separate" };
-const changedNames = (body) => Object.entries(body).filter(([name, value]) => REQUEST_DEFAULTS[name] !== value);
+const changedNames = (body) => Object.entries(body).filter(([name, value]) => declared[name].default !== value);
 const python = (value) => (value === true ? "True" : typeof value === "string" ? `"${value}"` : Number.isInteger(value) ? String(value).replace(/\B(?=(\d{3})+$)/g, "_") : exact(value));
 
 const SNIPPETS = {
@@ -416,7 +417,7 @@ function listen() {
   document.querySelector(".skip").addEventListener("click", skip);
 }
 
-/** An address that names nothing known is no state: it gets that of the form back. */
+/** An address that names nothing known holds no state: the form writes its own there again. */
 function followAddress() {
   const given = fromAddress();
   if (location.hash && !Object.keys(given).length) {
@@ -434,21 +435,40 @@ function skip(event) {
   at("results").scrollIntoView();
 }
 
-function offer(name, names) {
-  at(name).replaceChildren(...names.map((one) => make("option", { value: one }, one)));
+const lowest = (field) => field.minimum ?? field.exclusiveMinimum;
+const isWhole = (field) => [field, ...(field.anyOf ?? [])].some((part) => part.type === "integer");
+
+/** Limits, choices, defaults and help texts of the form, as the service declares them. */
+function describe({ properties, required }) {
+  declared = properties;
+  for (const [name, field] of Object.entries(declared)) {
+    const control = form.elements[name];
+    if (!(control instanceof HTMLElement)) continue; // labels are radio buttons
+    control.title = field.description;
+    control.required = required.includes(name);
+    if (control.tagName === "SELECT") {
+      control.replaceChildren(...field.enum.map((choice) => make("option", { value: choice }, choice)));
+      DEFAULTS[name] = field.default;
+    }
+    if (control.type === "number") {
+      Object.assign(control, { min: lowest(field), max: field.maximum, step: isWhole(field) ? 1 : "any", inputMode: isWhole(field) ? "numeric" : "decimal" });
+    }
+  }
+  for (const hint of document.querySelectorAll("[data-unset]")) hint.textContent = `blank: ${declared[hint.dataset.unset]["x-unset"]}`;
+  const words = declared.allow_useless.description;
+  at("allow_useless-words").textContent = words[0].toUpperCase() + words.slice(1);
 }
 
 async function start() {
   listen();
   busy("Starting…");
   try {
-    const [first, second, third] = (await Promise.all(["v1/kernels", "v1/bitsums", "version"].map((path) => ask(path)))).map((text) => JSON.parse(text));
-    kernels = first.kernels;
-    bitsums = [...second.bitsums.filter((one) => one.name !== "auto"), { name: "auto", description: "the least noise, and the fewest messages among those" }];
-    offer("kernel", kernels.map((one) => one.name));
-    offer("bitsum", bitsums.map((one) => one.name));
-    offer("accountant", second.accountants);
-    at("version").textContent = `${third.name} ${third.version}.`;
+    const answers = await Promise.all(["openapi.json", "v1/kernels", "v1/bitsums"].map((path) => ask(path)));
+    const [openapi, families, protocols] = answers.map((text) => JSON.parse(text));
+    kernels = families.kernels;
+    bitsums = [...protocols.bitsums.filter((one) => one.name !== "auto"), { name: "auto", description: "the least noise, and the fewest messages among those" }];
+    describe(openapi.components.schemas.PlanRequest);
+    at("version").textContent = `${openapi.info.title} ${openapi.info.version}.`;
   } catch (error) {
     complain(at("problem"), error);
     idle("");

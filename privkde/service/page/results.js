@@ -39,7 +39,7 @@ function showPromise(plan) {
     ? "A shuffler that colludes with the analyzer sees messages that nothing protects."
     : ["If the shuffler colludes with the analyzer, only ε\u00a0=\u00a0", number(alone.epsilon), " remains."];
   list("unpromised", [
-    "That a person takes part, and how many do, is no secret.",
+    "That a person takes part, and how many do, is not a secret.",
     collusion,
     "What is true of people in general will be learned: that is the purpose.",
     "Further releases about the same people add up.",
@@ -202,10 +202,10 @@ export function showAgainst(id, name, points, now, measure) {
   const privacy = total ? [...points].filter(([, outcome]) => outcome?.parts?.privacy > 0).map(([x, { parts }]) => [x, parts.privacy]) : [];
   const parted = privacy.length > 0;
   const label = name === "users" ? "users" : "ε";
-  const told = (some) => some.map(([x, y]) => `${label} ${shown(x)}: ${shown(y)}`).join("; ");
+  const inWords = (some) => some.map(([x, y]) => `${label} ${shown(x)}: ${shown(y)}`).join("; ");
   lines(place(id), {
     title: `${capital(what)} against ${label}`,
-    description: told(known) + (parted ? `; of it noise for privacy: ${told(privacy)}` : "") + (refused.length ? `; refused at ${refused.map((x) => shown(x)).join(", ")}` : ""),
+    description: inWords(known) + (parted ? `; of it noise for privacy: ${inWords(privacy)}` : "") + (refused.length ? `; refused at ${refused.map((x) => shown(x)).join(", ")}` : ""),
     series: [
       { name: "estimate", label: what, points: known, dots: true },
       ...(parted ? [{ name: "privacy", label: "of it: noise for privacy", points: privacy, dots: true }] : []),
@@ -245,6 +245,6 @@ function nameOf(key, row) {
     return [`${row.name}: ε = ${shown(row.request.epsilon)} + ${shown(row.request.label_epsilon)}`];
   }
   if (key === "labels") return [`${row.name}: ε = ${shown(row.request.epsilon)}`];
-  const told = key === "rungs" && ACCOUNTANTS[row.name];
-  return [row.name, told ? make("span", { class: "soft roomy" }, `: ${told}`) : null].filter(Boolean);
+  const proof = key === "rungs" && ACCOUNTANTS[row.name];
+  return [row.name, proof ? make("span", { class: "soft roomy" }, `: ${proof}`) : null].filter(Boolean);
 }

@@ -1,0 +1,171 @@
+"""What a rung of the composition ladder offers, and which instances it composes."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from accounting.contract import Evidence
+from accounting.errors import InvalidInputError, require_integer, require_real
+from accounting.mechanisms.bitsum_protocol import BitsumProtocol
+
+if TYPE_CHECKING:
+    from accounting.composition.target import Target
+    from accounting.kernels import KernelFacts
+
+L = TypeVar("L", bound=BitsumProtocol)
+Curve = list[tuple[float, float]]
+"""Points (ε, δ)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Touched:
+    """The instances whose law one user's record can change: `groups` repetitions of `per_group` coordinates.
+
+    In each the probability that the user's bit is one moves by some t_i ≤ `largest_shift`, and Σ t_i² ≤
+    `squared_shift` (None: nothing better is known than one for every instance). `unit_ball` says that every user's
+    2q − 1 over all instances is a vector of norm at most 1.
+    """
+
+    groups: int
+    per_group: int
+    squared_shift: float | None = None
+    largest_shift: float = 1.0
+    unit_ball: bool = False
+
+    def __post_init__(self) -> None:
+        require_integer("repetitions", self.groups, low=1, high=10**7)
+        require_integer("coordinates per repetition", self.per_group, low=1, high=10**7)
+        if self.squared_shift is not None:
+            require_real("squared_shift", self.squared_shift, low=0.0, high=1e14)
+        require_real("largest_shift", self.largest_shift, low=0.0, high=1.0)
+
+    @property
+    def total(self) -> int:
+        """All touched instances."""
+        return self.groups * self.per_group
+
+    @property
+    def shift_budget(self) -> float:
+        """Δ²: the largest sum of squared shifts."""
+        certain = self.total * self.largest_shift**2
+        return certain if self.squared_shift is None else min(certain, self.squared_shift)
+
+
+@dataclass(frozen=True, slots=True)
+class Rung(abc.ABC):
+    """One way to account for the composition of all touched instances, and all that is said of it.
+
+    A rung that calibrates one instance to an (ε₀, δ₀) states `instance_point` and `achieved_epsilon`. One that works
+    on the composed law also overrides `excess`.
+    """
+
+    name: ClassVar[str]
+    evidence: ClassVar[Evidence]
+    """Why the rung is valid."""
+    checked: ClassVar[str] = "the parameters pass a pessimistic evaluation of the composed profile"
+    """What the library verified of a calibrated protocol."""
+    keeps_zero_delta: ClassVar[bool] = False
+    """Whether instances with δ = 0 compose to a promise with δ = 0."""
+    uses_shifts: ClassVar[bool] = False
+    """Whether it counts how far one user's bits shift, not how many there are."""
+    auto_group: ClassVar[int | None] = None
+    """When `auto` tries it: of the first group in which a rung works, the least noise wins; None: never."""
+
+    @abc.abstractmethod
+    def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
+        """The ε that this rung proves at these parameters; None if it proves nothing."""
+
+    @abc.abstractmethod
+    def instance_point(
+        self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float
+    ) -> tuple[float, float]:
+        """The (ε₀, δ₀) of one instance that the rung uses, or that is implied."""
+
+    @abc.abstractmethod
+    def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
+        """How ε and δ of all touched instances follow from those of one, in a sentence."""
+
+    def excess(
+        self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float, *, certified: bool
+    ) -> float:
+        """ln(δ achieved/δ allowed), here of one instance at ε₀: the plan holds iff this is ≤ 0.
+
+        `certified=False` may skip the supremum over the others' data (to search with); `True` may not.
+        """
+        epsilon_0, delta_0 = self.instance_point(protocol, touched, epsilon, delta)
+        return log_ratio(instance_delta(protocol, epsilon_0, certified=certified), delta_0)
+
+    def touched(self, facts: KernelFacts) -> Touched:
+        """The instances that it composes."""
+        return facts.touched
+
+    def covers(self, law: type[BitsumProtocol]) -> bool:
+        """Whether it can account for a law at all."""
+        return law.spends_delta or self.keeps_zero_delta
+
+    def says_more(self, touched: Touched) -> bool:
+        """Whether it is worth listing where another rung is used: with shifts only if something is known of them."""
+        return not self.uses_shifts or touched.shift_budget < touched.total
+
+    def group_for(self, touched: Touched) -> int | None:
+        """The group in which `auto` tries it where these instances are touched."""
+        return self.auto_group
+
+    def budget(self, touched: Touched) -> float:
+        """What the noise has to hide: the number of touched instances, or the sum of their squared shifts."""
+        return touched.shift_budget if self.uses_shifts else touched.total
+
+    def design(self, law: type[L], target: Target, n_users: int, *, certified: bool = True) -> L:
+        """The least noise of a law that meets a target of this rung, as the law searches for it."""
+        if not self.covers(law):
+            raise InvalidInputError(
+                f"accountant={self.name!r} with bitsum {law.name!r}: only adding up ε keeps delta = 0;"
+                " choose accountant 'basic', 'paper' or 'auto'."
+            )
+        return law.design(target, n_users, certified=certified)
+
+    def assumed(self, facts: KernelFacts) -> tuple[str, ...]:
+        """What it assumes of clients, besides what every collection assumes."""
+        return ()
+
+    def parameters(self, touched: Touched) -> dict[str, float]:
+        """What it uses of the touched instances besides their number."""
+        return {}
+
+    def reason(self, touched: Touched) -> str:
+        """What it does, in words, where these instances are touched."""
+        return self.evidence.method
+
+    def profile(
+        self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
+    ) -> Callable[[float], float] | None:
+        """δ(ε) of all touched instances for any ε, most accurate around one; None if it only solves for ε."""
+        return None
+
+    def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
+        """Points (ε, δ') for pictures, with δ' from 1e-2 down to δ/100; `proved` is what it proves at δ.
+
+        Here by solving for ε at given δ'.
+        """
+        deltas = [10.0**exponent for exponent in spread(math.log10(delta) - 2.0, -2.0, 9)]
+        points = [(self.achieved_epsilon(protocol, touched, allowed), allowed) for allowed in deltas]
+        return [(epsilon, allowed) for epsilon, allowed in points if epsilon is not None and math.isfinite(epsilon)]
+
+
+def spread(low: float, high: float, count: int) -> list[float]:
+    """Evenly spaced numbers, both ends included."""
+    return [low + (high - low) * i / (count - 1) for i in range(count)]
+
+
+def log_ratio(value: float, allowed: float) -> float:
+    """ln(value/allowed), with 0 counted as the smallest positive number."""
+    return math.log(max(value, 1e-300)) - math.log(max(allowed, 1e-300))
+
+
+def instance_delta(protocol: BitsumProtocol, epsilon: float, *, certified: bool) -> float:
+    """δ of one instance, with or without the supremum over the others' data."""
+    return protocol.delta(epsilon) if certified else protocol.likely_delta(epsilon)

@@ -1,0 +1,227 @@
+"""A plan: what was decided and why, as a frozen record that can be saved, loaded, verified and explained."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from accounting import explaining
+from accounting.accuracy.baselines import Baseline, baselines
+from accounting.accuracy.density_error import PredictedError, sup_error_bound
+from accounting.choosing import prediction
+from accounting.composed_contracts import classifier_contract, kde_contract
+from accounting.composition import LADDER, Rung
+from accounting.contract import Contract
+from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, require_choice
+from accounting.guarantee import Guarantee
+from accounting.kernels import KernelFacts
+from accounting.mechanisms import BitsumProtocol, rebuild
+from accounting.request import PlanRequest
+
+SCHEMA = "privkde.plan/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Everything that was decided and why; `to_json` is the `privkde.plan/1` document."""
+
+    request: PlanRequest
+    accountant: str
+    bitsum: str
+    guarantees: tuple[Guarantee, ...]
+    epsilon_0: float
+    """ε of one bitsum instance: a point of its exact profile."""
+    delta_0: float
+    """δ of one bitsum instance at ε₀."""
+    parameters: Mapping[str, float | int] = field(hash=False)
+    instances_per_user: int
+    ladder: Mapping[str, float | None] = field(hash=False)
+    bitsum_rmse: float
+    sup_rmse_bound: float | None
+    """None for joint labels, of which Theorem 3.2 does not speak."""
+    error: PredictedError
+    messages_per_user: float
+    bits_per_user: float
+    baselines: tuple[Baseline, ...]
+    contract: Contract
+    reasons: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The `privkde.plan/1` document."""
+        return {
+            "schema": SCHEMA,
+            "request": self.request.to_json(),
+            "accountant": self.accountant,
+            "bitsum": self.bitsum,
+            "guarantees": [g.to_json() for g in self.guarantees],
+            "instance": {
+                "epsilon_0": self.epsilon_0,
+                "delta_0": self.delta_0,
+                "parameters": dict(self.parameters),
+            },
+            "composition": {"instances_per_user": self.instances_per_user, "ladder": dict(self.ladder)},
+            "error": {
+                "bitsum_rmse": self.bitsum_rmse,
+                "sup_rmse_bound": self.sup_rmse_bound,
+                "predicted_rmse": self.error.total,
+                "parts": dataclasses.asdict(self.error),
+            },
+            "communication": {
+                "messages_per_user": self.messages_per_user,
+                "bits_per_user": self.bits_per_user,
+            },
+            "baselines": [b.to_json() for b in self.baselines],
+            "contracts": [self.contract.to_json()],
+            "reasons": list(self.reasons),
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Plan:
+        """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            schema = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidInputError(f"schema={schema!r} is not {SCHEMA!r}; load a file written by `privkde plan`.")
+        try:
+            instance, composition, error = data["instance"], data["composition"], data["error"]
+            plan = Plan(
+                request=PlanRequest(**data["request"]),
+                accountant=data["accountant"],
+                bitsum=data["bitsum"],
+                guarantees=tuple(Guarantee.from_json(g) for g in data["guarantees"]),
+                epsilon_0=instance["epsilon_0"],
+                delta_0=instance["delta_0"],
+                parameters=dict(instance["parameters"]),
+                instances_per_user=composition["instances_per_user"],
+                ladder=dict(composition["ladder"]),
+                bitsum_rmse=error["bitsum_rmse"],
+                sup_rmse_bound=error["sup_rmse_bound"],
+                error=PredictedError(**error["parts"]),
+                messages_per_user=data["communication"]["messages_per_user"],
+                bits_per_user=data["communication"]["bits_per_user"],
+                baselines=tuple(Baseline.from_json(b) for b in data["baselines"]),
+                contract=Contract.from_json(data["contracts"][0]),
+                reasons=tuple(data["reasons"]),
+            )
+        except PrivkdeError:
+            raise
+        except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
+            message = f"plan document is incomplete or malformed near {error}; write it again."
+            raise InvalidInputError(message) from error
+        if not plan.guarantees or not _agrees(data, plan.to_json()):
+            raise InvalidInputError("plan document holds more or other than its plan; write it again.")
+        return plan
+
+    def protocol(self) -> BitsumProtocol:
+        """The bitsum protocol with the planned parameters."""
+        return rebuild(self.bitsum, self.request.counted_users, self.parameters)
+
+    def verify(self) -> None:
+        """Raise `InvalidInputError` unless the plan's accountant proves its promise for its parameters, now.
+
+        For a plan from somewhere else, such as a file or the announcement of a collection.
+        """
+        rung, protocol = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
+        epsilon, delta = self.request.epsilon, protocol.promised_delta(self.request.delta)
+        if rung.excess(protocol, rung.touched(self.request.facts()), epsilon, delta, certified=True) > 0.0:
+            raise InvalidInputError(
+                f"the plan's parameters do not keep ε={epsilon:g}, δ={delta:g} by its accountant {self.accountant!r};"
+                " it was altered or damaged: plan again."
+            )
+        honest = _contract(self.request, protocol, rung)
+        if self.contract != honest or self.guarantees != honest.guarantees:
+            raise InvalidInputError("the plan's contract is not that of its parameters; it was altered: plan again.")
+
+    def recomputed(self) -> Plan:
+        """The plan that follows from this one's request, accountant and parameters: what all its numbers should be."""
+        rung = LADDER[require_choice("accountant", self.accountant, LADDER)]
+        return assemble(self.request, self.protocol(), rung, self.reasons)
+
+    def sha256(self) -> str:
+        """Names the plan by its document: with sorted names and no spaces, in UTF-8."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+    def dumps(self) -> str:
+        """The document as text."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def explain(self) -> str:
+        """The plan in words and formulas."""
+        return explaining.explain(self)
+
+
+def _agrees(said: Any, document: Any) -> bool:
+    """Whether a document is part of another; names that have a default may be missing."""
+    if isinstance(said, Mapping) and isinstance(document, Mapping):
+        return said.keys() <= document.keys() and all(_agrees(said[name], document[name]) for name in said)
+    if isinstance(said, list) and isinstance(document, list):
+        return len(said) == len(document) and all(map(_agrees, said, document))
+    return bool(said == document)
+
+
+def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons: tuple[str, ...]) -> Plan:
+    """The plan that follows from a request, a calibrated protocol and the rung that proves it."""
+    facts = request.facts()
+    n = request.users_per_protocol
+    share = request.users_per_density / n
+    epsilon, delta = float(request.epsilon), protocol.promised_delta(request.delta)
+    epsilon_0, delta_0 = _instance_point(request, protocol, rung)
+    ladder = {name: _achieved(other, protocol, facts, delta, used=other is rung) for name, other in LADDER.items()}
+    contract = _contract(request, protocol, rung)
+    messages = facts.n_instances * protocol.messages_per_user()
+    return Plan(
+        request=request,
+        accountant=rung.name,
+        bitsum=protocol.name,
+        guarantees=contract.guarantees,
+        epsilon_0=epsilon_0,
+        delta_0=delta_0,
+        parameters=protocol.parameters(),
+        instances_per_user=facts.touched.total,
+        ladder=ladder,
+        bitsum_rmse=protocol.rmse(n),
+        sup_rmse_bound=None if request.joint else sup_error_bound(facts, n, protocol.rmse(n)),
+        error=prediction(request, protocol),
+        messages_per_user=messages,
+        bits_per_user=messages * facts.message_bits(protocol.content_bits),
+        baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta, share=share),
+        contract=contract,
+        reasons=reasons,
+    )
+
+
+def _instance_point(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> tuple[float, float]:
+    """(ε₀, δ₀) of one instance; no promise where it has none."""
+    touched, delta = rung.touched(request.facts()), protocol.promised_delta(request.delta)
+    point = rung.instance_point(protocol, touched, request.epsilon, delta)
+    return point if math.isfinite(point[0]) else (0.0, 1.0)
+
+
+def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Contract:
+    """What the request promises with these parameters."""
+    kde = kde_contract(
+        request.facts(),
+        protocol,
+        rung,
+        epsilon=float(request.epsilon),
+        delta=protocol.promised_delta(request.delta),
+        instance_point=_instance_point(request, protocol, rung),
+    )
+    label = request.label_response()
+    return kde if label is None else classifier_contract([kde], label)
+
+
+def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float, *, used: bool) -> float | None:
+    """ε that a rung proves for a protocol; None where it does not apply or proves nothing."""
+    if not rung.covers(type(protocol)) or not (used or rung.says_more(facts.touched)):
+        return None
+    try:
+        epsilon = rung.achieved_epsilon(protocol, rung.touched(facts), delta)
+    except InfeasibleError:
+        return None
+    return epsilon if epsilon is not None and math.isfinite(epsilon) else None

@@ -1,0 +1,50 @@
+"""Things by name: what a request may choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Protocol, TypeVar
+
+from accounting.errors import InvalidInputError
+
+AUTO = "auto"
+"""The name that leaves a choice to the planner."""
+
+
+class Named(Protocol):
+    """Anything that a request can name."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+
+
+T = TypeVar("T", bound=Named)
+
+
+class Registry(dict[str, T]):
+    """Things by name, in the order in which they were registered; `del` takes one out again."""
+
+    def register(self, *things: T) -> None:
+        """Add things under their own names; raises `InvalidInputError` if a name is taken."""
+        for thing in things:
+            if thing.name in self or thing.name == AUTO:
+                raise InvalidInputError(f"name={thing.name!r} is taken; choose another name.")
+            self[thing.name] = thing
+
+
+class Choices(Collection[str]):
+    """The names in a registry as it is now, and `auto`."""
+
+    def __init__(self, registry: Registry[Any]) -> None:
+        self.registry = registry
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.registry
+        yield AUTO
+
+    def __len__(self) -> int:
+        return len(self.registry) + 1
+
+    def __contains__(self, name: object) -> bool:
+        return name == AUTO or name in self.registry

@@ -1,0 +1,1 @@
+"""Several releases about the same people: what each one costs, and what they cost together."""

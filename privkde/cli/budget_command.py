@@ -1,0 +1,152 @@
+"""`privkde budget`: budgets that releases are charged against, before they are published."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from accounting import Guarantee, InvalidInputError, Plan
+from accounting.releases.release import Release
+from privkde.cli.parsing import Parser, read_plan, real
+from privkde.display.tables import charge_table, history_table, quote_table, standings_table
+from privkde.ledger import Budget, BudgetExceededError, Composition, Ledger, LedgerUnavailableError
+
+EXIT_EXCEEDED = 1
+VARIABLE = "PRIVKDE_LEDGER"
+DEFAULT = "privkde-ledger.sqlite"
+
+
+def add_budget(budget: argparse.ArgumentParser) -> None:
+    """Add the options of `budget`."""
+    budget.description = "Budgets that releases are charged against. Exit code: 0 done, 1 budget exceeded, 2 bad input."
+    actions = budget.add_subparsers(dest="action", required=True, parser_class=Parser, metavar="ACTION")
+    for name, summary, add_options, run in (
+        ("create", "open a new budget", _add_create, _create),
+        ("charge", "charge a release, before it is published", _add_charge, _charge),
+        ("show", "what is spent and what is left", _add_show, _show),
+        ("history", "all charges of a budget", _add_history, _history),
+    ):
+        action = actions.add_parser(name, help=summary, allow_abbrev=False)
+        add_options(action)
+        action.set_defaults(run=run)
+        action.add_argument(
+            "--ledger",
+            metavar="PATH|URL",
+            default=os.environ.get(VARIABLE) or DEFAULT,
+            help=f"file, or postgresql://… (default: ${VARIABLE}, else {DEFAULT})",
+        )
+
+
+def _add_create(create: argparse.ArgumentParser) -> None:
+    create.add_argument("budget", metavar="NAME")
+    create.add_argument("--epsilon", type=real, required=True, metavar="X", help="ε that may be spent in all")
+    create.add_argument("--delta", type=real, required=True, metavar="X", help="δ of the whole promise")
+    create.add_argument("--view", default="communication", help="communication (default) or model")
+    create.add_argument(
+        "--composition",
+        default=str(Composition.PLD),
+        help="pld (default): releases are fixed beforehand; basic: the next may be chosen after seeing the last",
+    )
+
+
+def _add_charge(charge: argparse.ArgumentParser) -> None:
+    charge.add_argument("budget", metavar="NAME")
+    what = charge.add_mutually_exclusive_group(required=True)
+    what.add_argument("--plan", type=Path, metavar="FILE", help="a collection by this plan")
+    what.add_argument("--epsilon", type=real, metavar="X", help="anything that is (ε, δ)-DP for replacing one record")
+    charge.add_argument("--delta", type=real, metavar="X", help="with --epsilon (default: 0)")
+    charge.add_argument("--name", dest="release", required=True, metavar="TEXT", help="what is released, for people")
+    charge.add_argument("--key", metavar="TEXT", help="a key is charged only once (default: a fresh key)")
+    charge.add_argument("--dry-run", action="store_true", help="say what it would cost, and charge nothing")
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    show.add_argument("budget", metavar="NAME", nargs="?", help="one budget only")
+    show.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_history(history: argparse.ArgumentParser) -> None:
+    history.add_argument("budget", metavar="NAME")
+    history.add_argument("--json", action="store_true", help="print JSON (schema privkde.charge/1)")
+
+
+def _create(parsed: argparse.Namespace) -> None:
+    with Ledger.open(parsed.ledger) as ledger:
+        budget = ledger.create(
+            parsed.budget,
+            epsilon=parsed.epsilon,
+            delta=parsed.delta,
+            view=parsed.view,
+            composition=parsed.composition,
+        )
+        standing = ledger.standing(budget.name)
+    Console().print(standings_table([standing]))
+
+
+def _charge(parsed: argparse.Namespace) -> int:
+    """Returns the exit code: 1 if the budget is exceeded and nothing was charged."""
+    if parsed.plan is not None and parsed.delta is not None:
+        raise InvalidInputError("--delta has no effect with --plan, which names its own; leave it out.")
+    plan = None if parsed.plan is None else read_plan(parsed.plan)
+    console = Console()
+    with Ledger.open(parsed.ledger, create=False) as ledger:
+        release = _release(parsed, plan, ledger.standing(parsed.budget).budget)
+        if parsed.dry_run:
+            quote = ledger.quote(parsed.budget, release)
+            console.print(quote_table(quote))
+            return 0 if quote.fits else EXIT_EXCEEDED
+        key = secrets.token_hex(8) if parsed.key is None else parsed.key
+        try:
+            charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=None if plan is None else plan.sha256())
+        except BudgetExceededError as error:
+            print(f"privkde: refused: {error}", file=sys.stderr)
+            return EXIT_EXCEEDED
+        except LedgerUnavailableError as error:  # it may have been charged; charging again with the key is safe
+            raise LedgerUnavailableError(f"{error} The key is {key!r}.") from error
+        standing = ledger.standing(parsed.budget)
+    console.print(charge_table(charge, standing))
+    return 0
+
+
+def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> Release:
+    """The release to charge, stated for the budget's view."""
+    if plan is not None:
+        return Release.of_plan(parsed.release, plan, view=budget.view)
+    promise = Guarantee(
+        epsilon=parsed.epsilon,
+        delta=parsed.delta or 0.0,
+        adjacency=budget.guarantee.adjacency,
+        view=budget.view,
+    )
+    return Release.of_guarantee(parsed.release, promise)
+
+
+def _show(parsed: argparse.Namespace) -> None:
+    with Ledger.open(parsed.ledger, create=False) as ledger:
+        names = [parsed.budget] if parsed.budget else [budget.name for budget in ledger.budgets()]
+        standings = [ledger.standing(name) for name in names]
+    if parsed.json:
+        documents = [standing.to_json() for standing in standings]
+        _write_json(documents[0] if parsed.budget else documents)
+        return
+    Console().print(standings_table(standings))
+
+
+def _history(parsed: argparse.Namespace) -> None:
+    with Ledger.open(parsed.ledger, create=False) as ledger:
+        charges = ledger.history(parsed.budget)
+    if parsed.json:
+        _write_json([charge.to_json() for charge in charges])
+        return
+    Console().print(history_table(parsed.budget, charges))
+
+
+def _write_json(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False) + "\n")

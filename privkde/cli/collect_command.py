@@ -1,0 +1,154 @@
+"""`privkde collect`: a collection by any engine, from vectors to a model, or from packets to counts and a model."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from accounting import InvalidInputError
+from privkde.cli.fit_command import add_collection_options, fit_from_file
+from privkde.cli.parsing import read_json, whole
+from privkde.display.progress import tracked
+from privkde.display.tables import counts_table, model_table
+from privkde.engines import ENGINES, Engine, engine
+from privkde.engines.through_files import ThroughFiles
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.model import DensityModel
+from privkde.protocol.parties import Analyzer
+from privkde.protocol.rounds import Collection, Terms
+from privkde.storage.files import require_replaceable, require_writable, whole_folder
+from privkde.storage.packets import SUFFIXES
+
+DRAWS = ("secret", "seeded")
+_EXPLAINED = """\
+Run a collection on one machine or, by Apache Beam, on many.
+
+From vectors, with --plan and -o: plays all users of a file, as `privkde fit` does.
+With --packets, their packets are written to files first and counted from there.
+
+From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
+this sees them and must be trusted with them. --counts keeps the counts; -o together
+with --draws publishes the density.
+
+Options of Beam and its runner follow after `--`."""
+
+
+def add_collect(collect: argparse.ArgumentParser) -> None:
+    """Add the options of `collect`."""
+    collect.description = _EXPLAINED
+    collect.formatter_class = argparse.RawDescriptionHelpFormatter
+    collect.add_argument(
+        "source",
+        nargs="+",
+        metavar="SOURCE",
+        help=f"a file of vectors (.npz, .parquet), or files of packets ({', '.join(SUFFIXES)}), or patterns",
+    )
+    given = collect.add_mutually_exclusive_group(required=True)
+    given.add_argument("--plan", type=Path, metavar="FILE", help="vectors: plan written by `privkde plan --output`")
+    given.add_argument("--announcement", type=Path, metavar="FILE", help="packets: announcement that they answer")
+    collect.add_argument("-o", "--output", type=Path, metavar="MODEL", help="file for the published model")
+    where = collect.add_argument_group("engine")
+    where.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="this process, or Apache Beam")
+    where.add_argument("--runner", metavar="NAME", help="runner of Beam (default: in this process)")
+    where.add_argument("--workers", type=whole, default=1, metavar="N", help="processes of Beam on this machine")
+    packets = collect.add_argument_group("packets")
+    packets.add_argument("--packets", type=Path, metavar="FOLDER", help="vectors: also write packets and announcement")
+    packets.add_argument("--format", choices=[suffix[1:] for suffix in SUFFIXES], help="of packets (default: packets)")
+    packets.add_argument("--counts", type=Path, metavar="FILE", help="packets: file for the counts")
+    packets.add_argument("--draws", choices=DRAWS, help="packets: clients' randomness; needed to publish a model")
+    vectors = collect.add_argument_group("vectors")
+    add_collection_options(vectors)
+    collect.set_defaults(run=_collect, of_vectors={action.dest: action.default for action in vectors._group_actions})
+
+
+def _collect(parsed: argparse.Namespace) -> None:
+    if parsed.engine == "beam":
+        logging.getLogger().setLevel(logging.ERROR)  # Beam logs much that nobody needs
+    chosen = engine(parsed.engine, runner=parsed.runner, workers=parsed.workers, options=parsed.further)
+    if parsed.announcement is None:
+        _from_vectors(parsed, chosen)
+    else:
+        _from_packets(parsed, chosen)
+
+
+def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
+    if parsed.output is None or len(parsed.source) != 1 or parsed.counts is not None or parsed.draws is not None:
+        raise InvalidInputError(
+            "with --plan give one file of vectors and -o MODEL; --counts and --draws are for packets."
+        )
+    if "://" in parsed.source[0]:
+        raise InvalidInputError(
+            f"{parsed.source[0]!r} is not on a disk; users are played from a file that this machine and all workers can"
+            " open as one of their own. Only packets are read from elsewhere."
+        )
+    parsed.data = Path(parsed.source[0])
+    if parsed.packets is None:
+        if parsed.format is not None:
+            raise InvalidInputError("--format is the format of packets; add --packets FOLDER.")
+        fit_from_file(parsed, chosen)
+        return
+    require_replaceable(parsed.packets, ())
+    parsed.path = "faithful"
+    with whole_folder(parsed.packets, ()) as folder:
+        fit_from_file(parsed, ThroughFiles(engine=chosen, folder=folder, suffix=f".{parsed.format or 'packets'}"))
+
+
+def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
+    changed = [name for name, default in parsed.of_vectors.items() if getattr(parsed, name) != default]
+    changed += [name for name in ("packets", "format") if getattr(parsed, name) is not None]
+    if changed:
+        option = "--" + changed[0].replace("_", "-")
+        raise InvalidInputError(
+            f"{option} is for vectors with --plan; the announcement of packets says all; leave it out."
+        )
+    if parsed.output is None and parsed.counts is None:
+        raise InvalidInputError("nothing would be kept; add --counts FILE, -o MODEL, or both.")
+    if (parsed.output is None) != (parsed.draws is None):
+        raise InvalidInputError(
+            "-o MODEL and --draws go together: only you can say whether the clients' randomness was secret."
+        )
+    for target in (parsed.output, parsed.counts):
+        if target is not None:
+            require_writable(target)
+    announcement = Announcement.received(read_json(parsed.announcement, "get it from whoever runs the collection."))
+    collection = None if parsed.output is None else _collection(announcement)
+    with tracked(sys.stderr.isatty()) as tracker:
+        analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", announcement.plan.request.users))
+    if parsed.counts is not None:
+        analyzer.save(parsed.counts)
+        Console().print(counts_table(analyzer, parsed.counts))
+    if collection is not None:
+        model = _published(collection, analyzer, private=parsed.draws == "secret")
+        model.save(parsed.output)
+        Console().print(model_table(model, {}, parsed.output))
+
+
+def _collection(announcement: Announcement) -> Collection:
+    """The collection of one density, at the round in which packets are counted."""
+    request = announcement.plan.request
+    if announcement.group or request.classes is not None:
+        raise InvalidInputError(
+            "the announcement is for one class, or for classes whose names it does not hold; keep --counts of each,"
+            " and publish with privkde.protocol.rounds.Collection."
+        )
+    planned = {name: value for name, value in request.to_json().items() if name not in ("users", "classes")}
+    collection = Collection(
+        Terms(
+            request=planned,
+            bandwidth=announcement.bandwidth,
+            projection=announcement.projection,
+            public_seed=announcement.public_seed,
+        )
+    )
+    collection.enroll(request.users)
+    collection.fix_plan(announcement.plan)
+    return collection
+
+
+def _published(collection: Collection, analyzer: Analyzer, *, private: bool) -> DensityModel:
+    collection.count(0, analyzer)
+    return collection.publish(private=private)

@@ -1,0 +1,259 @@
+"""`privkde fit`, `predict` and `decode`: a collection from a file of vectors, and the answers of its model."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from accounting import InvalidInputError, Plan
+from privkde.cli.parsing import read_plan, real, whole
+from privkde.display.progress import tracked
+from privkde.display.tables import model_table, prediction_table, terms_table
+from privkde.draws.randomness import private_randomness, public_stream
+from privkde.engines import PATHS, Collector
+from privkde.kernels import KernelChoice
+from privkde.learning.decoding import decode_classes
+from privkde.learning.scoring import Accuracy, measured
+from privkde.protocol.inputs import OUTSIDE, Rows
+from privkde.protocol.model import RULES, DensityModel
+from privkde.protocol.rounds import SMALL_CLASSES
+from privkde.storage.datasets import holds, read_array, read_vectors, write_arrays
+from privkde.storage.files import require_writable, whole_file
+
+if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
+    from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+
+PREDICTION_FORMATS = (".csv", ".npz")
+
+
+def add_fit(fit: argparse.ArgumentParser) -> None:
+    """Add the options of `fit`."""
+    fit.add_argument("data", type=Path, metavar="DATA", help="one vector per user: .npz or .parquet")
+    fit.add_argument("--plan", type=Path, required=True, metavar="FILE", help="plan written by `privkde plan --output`")
+    fit.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="file for the published model")
+    add_collection_options(fit)
+    fit.set_defaults(run=fit_from_file)
+
+
+def add_predict(predict: argparse.ArgumentParser) -> None:
+    """Add the options of `predict`."""
+    predict.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit` or `collect`")
+    predict.add_argument("data", type=Path, metavar="DATA", help="the queries: .npz or .parquet")
+    _add_arrays(predict, vectors="X_test", labels="y_test")
+    predict.add_argument("--rule", choices=RULES, default=RULES[0], help="highest density, or nearest mean")
+    predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all predictions (.csv or .npz)")
+    predict.set_defaults(run=_predict)
+
+
+def add_decode(decode: argparse.ArgumentParser) -> None:
+    """Add the options of `decode`."""
+    decode.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit` or `collect`")
+    decode.add_argument("vocabulary", type=Path, metavar="VOCABULARY", help=".npz archive with vectors and words")
+    decode.add_argument("--vectors", default="X", metavar="NAME", help="array of the terms' vectors (default: X)")
+    decode.add_argument("--words", default="words", metavar="NAME", help="array of the terms (default: words)")
+    decode.add_argument("-k", type=whole, default=3, metavar="N", help="terms per class (default: 3)")
+    decode.add_argument("--contrast", action="store_true", help="rank by what sets a class apart from the others")
+    decode.add_argument("--json", action="store_true", help="print JSON (schema privkde.terms/1)")
+    decode.set_defaults(run=_decode)
+
+
+def add_collection_options(parser: argparse._ActionsContainer) -> None:
+    """What is said of a collection besides its data, its plan and its model."""
+    _add_arrays(parser, vectors="X_train", labels="y_train")
+    parser.add_argument(
+        "--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)"
+    )
+    parser.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
+    parser.add_argument("--outside", choices=OUTSIDE, default=OUTSIDE[0], help="what to do with norms above 1")
+    parser.add_argument("--small-classes", choices=SMALL_CLASSES, default=SMALL_CLASSES[0], help="for too few users")
+    parser.add_argument("--path", choices=PATHS, default=PATHS[0], help="draw counts, or send every single message")
+    parser.add_argument("--public-seed", metavar="HEX", help="32 hexadecimal digits (default: fresh ones)")
+    parser.add_argument(
+        "--insecure-seed", type=whole, metavar="N", help="reproducible and NOT PRIVATE: for studies only"
+    )
+
+
+def _add_arrays(parser: argparse._ActionsContainer, *, vectors: str, labels: str) -> None:
+    parser.add_argument(
+        "--vectors", default=vectors, metavar="NAME", help=f"array or column of vectors (default: {vectors})"
+    )
+    parser.add_argument("--labels", metavar="NAME", help=f"array or column of labels (default: {labels})")
+    parser.set_defaults(default_labels=labels)
+
+
+def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -> None:
+    """Collect from one user per row of a file and publish a model; without an engine, in this process."""
+    require_writable(parsed.output)
+    plan = read_plan(parsed.plan)
+    plan.verify()
+    _refuse_options(plan, parsed)
+    vectors = read_vectors(parsed.data, parsed.vectors)
+    _refuse_mismatch(plan, vectors, parsed)
+    with _shown_warnings():
+        if plan.request.classes is None:
+            estimator = _fitted_density(plan, vectors, parsed, engine)
+        else:
+            labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
+            estimator = _fitted_classifier(plan, vectors, labels, parsed, engine)
+    estimator.save(parsed.output)
+    Console().print(model_table(estimator.model_, getattr(estimator, "reported_counts_", {}), parsed.output))
+
+
+def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
+    """What would be refused later, refused before any work is done."""
+    request = plan.request
+    KernelChoice.planned(request, bandwidth=parsed.bandwidth, projection=parsed.projection)
+    private_randomness(parsed.insecure_seed)
+    if parsed.public_seed is not None:
+        public_stream(parsed.public_seed)
+    if request.classes is None and parsed.labels is not None:
+        raise InvalidInputError("--labels was given and the plan has no classes; plan with --classes.")
+
+
+def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> None:
+    """The plan must be for vectors of this length and for this many users, less those it allows to drop out."""
+    users, dim = vectors.shape
+    request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
+    if dim != request.dim:
+        raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
+    few = request.users if request.min_users is None else request.min_users * request.n_protocols
+    if not few <= users <= request.users:
+        planned = f"{few:,}" if few == request.users else f"{few:,} to {request.users:,}"
+        raise InvalidInputError(
+            f"the plan is for {planned} users and {where} has {users:,} rows;"
+            " plan for that many (--min-users allows for dropouts)."
+        )
+
+
+def _options(parsed: argparse.Namespace) -> dict[str, Any]:
+    names = ("bandwidth", "projection", "outside", "path", "public_seed", "insecure_seed")
+    return {name: getattr(parsed, name) for name in names} | {"verbose": sys.stderr.isatty()}
+
+
+def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace, engine: Collector | None) -> PrivateKDE:
+    from privkde.learning.estimators import PrivateKDE
+
+    return PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan)
+
+
+def _fitted_classifier(
+    plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
+) -> PrivateKDEClassifier:
+    """One plan per class, made from the reported counts, or one for joint labels; for the request of the given plan."""
+    from privkde.learning.estimators import PrivateKDEClassifier
+
+    if labels.shape != (vectors.shape[0],):
+        raise InvalidInputError(f"labels of shape {labels.shape} for {vectors.shape[0]} users; give one for each.")
+    classes = len(np.unique(labels))
+    if classes != plan.request.classes:
+        raise InvalidInputError(f"the plan is for {plan.request.classes} classes and the labels hold {classes}.")
+    request = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "dim", "classes")}
+    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine}
+    classifier = PrivateKDEClassifier(**request, **options)
+    return classifier.fit(vectors, labels)
+
+
+@contextmanager
+def _shown_warnings() -> Iterator[None]:
+    """Warnings of this library as one line each."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        print(f"privkde: warning: {warning.message}", file=sys.stderr)
+
+
+def _predict(parsed: argparse.Namespace) -> None:
+    if parsed.output is not None:
+        require_writable(parsed.output)
+        if parsed.output.suffix not in PREDICTION_FORMATS:
+            raise InvalidInputError(f"{parsed.output.name!r} must end in {' or '.join(PREDICTION_FORMATS)}; rename it.")
+    vectors = read_vectors(parsed.data, parsed.vectors)
+    if vectors.shape[0] == 0:
+        raise InvalidInputError(f"array {parsed.vectors!r} of {str(parsed.data)!r} has no rows; give some queries.")
+    columns, predicted = _predictions(parsed, vectors)
+    classes = "classes" in columns
+    accuracy = _accuracy(parsed, predicted) if classes else None
+    if parsed.output is not None:
+        _write_predictions(parsed.output, columns)
+    Console().print(prediction_table(predicted, classes=classes, accuracy=accuracy, path=parsed.output))
+
+
+def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
+    """What is written, by name, and the prediction for each query: a class, or a density without classes."""
+    model = DensityModel.load(parsed.model)
+    if not model.labels:
+        if parsed.rule != "density" or parsed.labels is not None:
+            raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
+        density = _densities(model, vectors)[:, 0]
+        return {"density": density}, density
+    scores = model.ranked(_densities(model, vectors), parsed.rule)
+    classes = np.array(model.classes)
+    predicted = classes[np.argmax(scores, axis=1)]
+    return {"prediction": predicted, "scores": scores, "classes": classes}, predicted
+
+
+def _densities(model: DensityModel, vectors: Rows) -> NDArray[np.float64]:
+    with tracked(sys.stderr.isatty()) as tracker:
+        return model.densities(vectors, progress=tracker.bar("querying", vectors.shape[0]))
+
+
+def _accuracy(parsed: argparse.Namespace, predicted: NDArray[Any]) -> Accuracy | None:
+    """None without labels; labels that the command line names must be there."""
+    if parsed.labels is None and not holds(parsed.data, parsed.default_labels):
+        return None
+    return measured(predicted, read_array(parsed.data, parsed.labels or parsed.default_labels))
+
+
+def _write_predictions(path: Path, columns: dict[str, NDArray[Any]]) -> None:
+    """`.npz`: all arrays; `.csv`: one line for each query."""
+    if path.suffix == ".npz":
+        write_arrays(path, columns)
+        return
+    name = next(iter(columns))
+    with whole_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.writer(file)
+        lines.writerow(["row", name])
+        lines.writerows(enumerate(columns[name].tolist()))
+
+
+def _decode(parsed: argparse.Namespace) -> None:
+    model = DensityModel.load(parsed.model)
+    vectors = read_vectors(parsed.vocabulary, parsed.vectors)
+    words = read_array(parsed.vocabulary, parsed.words)
+    if words.ndim != 1 or words.dtype.kind != "U":
+        raise InvalidInputError(f"array {parsed.words!r} has shape {words.shape} and type {words.dtype}; give words.")
+    with tracked(sys.stderr.isatty()) as tracker:
+        decoded = decode_classes(
+            model.feature_sums(),
+            vectors,
+            words.tolist(),
+            k=parsed.k,
+            contrast=parsed.contrast,
+            progress=tracker.bar("decoding", vectors.shape[0]),
+        )
+    terms = list(zip(model.classes or ("all users",), decoded, strict=True))
+    if not parsed.json:
+        Console().print(terms_table(terms, contrast=parsed.contrast))
+        return
+    document = {
+        "schema": "privkde.terms/1",
+        "contrast": parsed.contrast,
+        "private": model.private,
+        "classes": [
+            {"class": label, "terms": [{"word": term.word, "score": term.score} for term in best]}
+            for label, best in terms
+        ],
+    }
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,0 +1,171 @@
+"""`privkde plan`: set the noise for a promise, and explain it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from accounting import InvalidInputError, Plan, PlanRequest, solve
+from accounting.choosing import Progress
+from accounting.comparing import compare_labels, compare_rungs
+from accounting.errors import require_choice
+from accounting.fields import Field, fields_of
+from accounting.planning import plan_with_advice
+from accounting.request import read_request
+from accounting.solving import QUESTIONS, SolveRequest
+from privkde.cli.parsing import real, whole
+from privkde.display.figures import plot_comparison, plot_profile, require_drawable
+from privkde.display.tables import compare_table, labels_table, ladder_table, plan_table
+from privkde.storage.datasets import read_vectors
+from privkde.storage.files import require_writable, whole_file, write_text
+
+SAMPLE_QUERIES = 500
+
+_READERS: dict[type, tuple[Callable[[str], Any], str]] = {int: (whole, "N"), float: (real, "X"), str: (str, "NAME")}
+"""How a flag is read and what its value is called, by the type of its field."""
+_SOLVE_FLAGS = {
+    "--solve": "unknown",
+    "--target-error": "target_error",
+    "--max-messages": "max_messages",
+    "--error-measure": "measure",
+}
+
+
+def add_plan(plan: argparse.ArgumentParser) -> None:
+    """Add the options of `plan`."""
+    for name, field in fields_of(PlanRequest).items():
+        add_field(plan, f"--{name.replace('_', '-')}", field)
+    for flag, name in _SOLVE_FLAGS.items():
+        add_field(plan, flag, fields_of(SolveRequest)[name], prefix="" if flag == "--solve" else "with --solve: ")
+    plan.add_argument(
+        "--sample", type=Path, metavar="FILE", help=".npz with public vectors X like the users': predict with"
+    )
+    plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
+    plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
+    plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
+    plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
+    plan.add_argument(
+        "--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung, or what is compared (svg, png or pdf)"
+    )
+    plan.set_defaults(run=_plan)
+
+
+def add_field(parser: argparse.ArgumentParser, flag: str, field: Field, prefix: str = "") -> None:
+    """Add the flag of a declared field; the library checks its value, so that its error is the same everywhere."""
+    choices = f"; one of {', '.join(field.rule.choices)}" if field.rule.choices else ""
+    default = f" (default: {field.default_in_words})" if field.default_in_words else ""
+    if field.kind is bool:
+        parser.add_argument(flag, dest=field.name, action="store_true", help=field.rule.description)
+        return
+    reader, metavar = _READERS[field.kind]
+    text = f"{prefix}{field.rule.description}{choices}{default}"
+    parser.add_argument(flag, dest=field.name, type=reader, metavar=metavar, help=text)
+
+
+def _plan(parsed: argparse.Namespace) -> None:
+    for path in (parsed.output, parsed.plot):
+        if path is not None:
+            require_writable(path)
+    if parsed.plot is not None:
+        require_drawable(parsed.plot)
+    _refuse_ignored(parsed)
+    console, notes = Console(), Console(stderr=True)
+    with notes.status("planning") as status:
+
+        def progress(text: str) -> None:
+            status.update(f"planning: {text}")
+
+        if parsed.compare:
+            console.print(*_compared(parsed, progress), sep="\n")
+            return
+        plan = _solved_or_planned(parsed, progress)
+        expected = None if parsed.sample is None else _expected(plan, parsed.sample, progress)
+        if parsed.plot is not None:
+            progress("drawing the privacy profile")
+            with whole_file(parsed.plot) as temporary:
+                plot_profile(plan, temporary)
+    if parsed.output is not None:
+        write_text(parsed.output, plan.dumps())
+    _show(plan, parsed, console)
+    if expected is not None and not parsed.json:
+        console.print(expected, highlight=False)
+
+
+def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
+    """The error on data like a public sample, at up to `SAMPLE_QUERIES` of its own vectors."""
+    from privkde.learning.prediction import expected_error
+
+    vectors = read_vectors(sample, "X")
+    if vectors.shape[1] != plan.request.dim:
+        raise InvalidInputError(f"{str(sample)!r} has {vectors.shape[1]} columns; the plan is for {plan.request.dim}.")
+    progress("predicting the error on data like the sample")
+    queries = vectors[np.arange(min(SAMPLE_QUERIES, vectors.shape[0]))]
+    error = expected_error(plan, vectors, queries)
+    return (
+        f"expected error on data like {sample.name}: {error.total:.4g} = sqrt(bias {error.bias:.3g}² + features"
+        f" {error.feature:.3g}² + rounding {error.rounding:.3g}² + privacy {error.privacy:.3g}²)"
+    )
+
+
+def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
+    """The ladder and, with classes, both ways to protect labels; drawn too with `--plot`."""
+    request = read_request(_values(parsed, PlanRequest))
+    rungs, labels = compare_rungs(request, progress), compare_labels(request, progress)
+    if parsed.plot is not None:
+        progress("drawing the ladder")
+        with whole_file(parsed.plot) as temporary:
+            plot_comparison(rungs, temporary)
+    return [compare_table(rungs), *([labels_table(labels)] if labels else [])]
+
+
+def _refuse_ignored(parsed: argparse.Namespace) -> None:
+    """`--compare` prints tables only: refuse options that it would ignore."""
+    others = {"json": "json", "explain": "explain", "output": "output", "unknown": "solve", "sample": "sample"}
+    ignored = [flag for name, flag in others.items() if getattr(parsed, name)]
+    if parsed.compare and ignored:
+        raise InvalidInputError(f"--{ignored[0]} has no effect with --compare; run them one after the other.")
+
+
+def _solved_or_planned(parsed: argparse.Namespace, progress: Progress) -> Plan:
+    if parsed.unknown is not None:
+        require_choice("--solve", parsed.unknown, QUESTIONS)
+        return solve(**_values(parsed, SolveRequest), progress=progress)
+    if parsed.target_error is not None or parsed.max_messages is not None:
+        raise InvalidInputError(
+            f"--target-error and --max-messages belong to --solve; add --solve {'|'.join(QUESTIONS)}."
+        )
+    return plan_with_advice(read_request(_values(parsed, PlanRequest)), progress=progress)
+
+
+def _values(parsed: argparse.Namespace, record: type) -> dict[str, Any]:
+    """The values of a record's fields that were given; an error if one is missing that cannot be left out."""
+    fields = fields_of(record)
+    values = {name: getattr(parsed, name) for name in fields if getattr(parsed, name) is not None}
+    needed = {name for name, field in fields_of(PlanRequest).items() if field.required} - {parsed.unknown}
+    missing = sorted(needed - values.keys())
+    if missing:
+        raise InvalidInputError(f"--{missing[0]} is missing; give it, or let --solve find it where it can.")
+    return values
+
+
+def _show(plan: Plan, parsed: argparse.Namespace, console: Console) -> None:
+    if parsed.json:
+        sys.stdout.write(plan.dumps())
+        return
+    if parsed.explain:
+        sys.stdout.write(plan.explain())
+    else:
+        console.print(plan_table(plan))
+        console.print(ladder_table(plan))
+        for reason in plan.reasons:
+            console.print(reason, style="dim", highlight=False)
+    for path in (parsed.output, parsed.plot):
+        if path is not None:
+            console.print(f"written: {path}", highlight=False)

@@ -1,0 +1,264 @@
+"""Plans, models, their answers and budgets as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import OverflowMethod
+from rich.markup import escape
+from rich.table import Table
+
+from accounting import Plan
+from accounting.comparing import Outcome
+from accounting.kernels import KERNELS
+from privkde.learning.scoring import Accuracy
+
+if TYPE_CHECKING:
+    from privkde.learning.decoding import Term
+    from privkde.ledger.records import Charge, Quote, Standing
+    from privkde.protocol.model import DensityModel
+    from privkde.protocol.parties import Analyzer
+
+
+def plan_table(plan: Plan) -> Table:
+    """The decisions of one plan."""
+    request = plan.request
+    table = _facts("Plan")
+    table.add_row("promise", "\n".join(str(g) for g in plan.guarantees))
+    facts = request.facts()
+    table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
+    table.add_row("users", _users(plan))
+    table.add_row("bitsum", plan.bitsum)
+    table.add_row("parameters", "\n".join(f"{k} = {v:.6g}" for k, v in plan.parameters.items()))
+    table.add_row("one instance", f"ε₀ = {plan.epsilon_0:.6g}, δ₀ = {plan.delta_0:.3g}")
+    table.add_row("instances per user", f"{plan.instances_per_user:,}")
+    table.add_row("bitsum RMSE", f"{plan.bitsum_rmse:.6g}")
+    table.add_row("predicted error ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
+    if plan.sup_rmse_bound is not None:
+        table.add_row("Theorem 3.2 bound", f"{plan.sup_rmse_bound:.4g}")
+    table.add_row("messages per user", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
+    for baseline in plan.baselines:
+        table.add_row(f"{baseline.name} baseline", f"predicted error {baseline.predicted_rmse:.4g}")
+    return table
+
+
+def _users(plan: Plan) -> str:
+    request = plan.request
+    text = f"{request.users:,}"
+    if request.classes is not None:
+        text += f" in {request.classes} classes" + (" with joint labels" if request.joint else "")
+    if request.counted_users != request.users:
+        text += f"; noise counts on {request.counted_users:,}" + (" per class" if request.n_protocols > 1 else "")
+    return text
+
+
+def ladder_table(plan: Plan) -> Table:
+    """What each rung proves at the plan's parameters."""
+    table = Table(title="ε that each rung proves at these parameters", title_justify="left")
+    for name in plan.ladder:
+        table.add_column(f"{name} (used)" if name == plan.accountant else name, justify="right")
+    table.add_row(*("—" if value is None else f"{value:.6g}" for value in plan.ladder.values()))
+    return table
+
+
+def compare_table(outcomes: Sequence[Outcome]) -> Table:
+    """The same request calibrated by each rung."""
+    table = Table(
+        title="The same promise, calibrated by each rung (RMSE of one bitsum; noise of a sum of features; predicted"
+        " error of a density; messages per user)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        caption="\n".join(f"{refused.name}: {refused.refusal}" for refused in outcomes if refused.protocol is None)
+        or None,
+        caption_justify="left",
+    )
+    table.add_column("accountant")
+    for name in ("parameter", "value", "RMSE", "noise", "error", "messages"):
+        table.add_column(name, justify="right", no_wrap=name != "parameter")
+    for outcome in outcomes:
+        rmse, error, messages = outcome.bitsum_rmse, outcome.error, outcome.messages_per_user
+        if outcome.protocol is None or rmse is None or error is None or messages is None:
+            table.add_row(outcome.name, "not possible", *("—" for _ in range(5)))
+            continue
+        parameters = {k: v for k, v in outcome.protocol.parameters().items() if not k.endswith("_per_user")}
+        if KERNELS[outcome.request.kernel].takes_bound:
+            parameters["bound"] = outcome.request.facts().bound
+        table.add_row(
+            outcome.name,
+            "\n".join(parameters),
+            "\n".join(f"{value:#.4g}" for value in parameters.values()),
+            *(_number(x) for x in (rmse, outcome.noise, error.total, messages)),
+        )
+    return table
+
+
+def labels_table(outcomes: Sequence[Outcome]) -> Table:
+    """Separate and joint labels for the same total ε, and which is recommended."""
+    best = min(outcomes, key=lambda outcome: outcome.total_error)
+    table = Table(title="Labels: the same total ε protected in two ways", title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("labels")
+    for name in ("ε of features", "ε of label", "error", "of it mislabeled", "messages"):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        request, error, messages = outcome.request, outcome.error, outcome.messages_per_user
+        name = f"{outcome.name} ← recommended" if outcome is best else outcome.name
+        split = f"{request.epsilon:g}", "together" if request.label_epsilon is None else f"{request.label_epsilon:g}"
+        if error is None or messages is None:
+            table.add_row(name, *split, "—", "—", "—")
+        else:
+            table.add_row(name, *split, *(_number(x) for x in (error.total, error.labels, messages)))
+    return table
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if value < 10_000 else f"{value:,.0f}"
+
+
+def _facts(title: str, *, overflow: OverflowMethod = "ellipsis") -> Table:
+    table = Table(title=title, show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column(overflow=overflow)
+    return table
+
+
+def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) -> Table:
+    """A published model: what it promises, whom it speaks of and where it is."""
+    table = _facts("Model")
+    if not model.private:
+        table.add_row("[red]not private[/red]", "[bold]not private[/bold]: the private draws came from a seed")
+    table.add_row("promise", "\n".join(str(g) for g in model.contract.guarantees))
+    first = model.plans[0]
+    facts = first.request.facts()
+    table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
+    table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
+    table.add_row("users", f"{sum(model.n_users):,}")
+    if model.labels:
+        released = {str(label) for label in model.classes}
+        counts = [f"{escape(str(c))}: {n:,}{'' if str(c) in released else ' (excluded)'}" for c, n in reported.items()]
+        table.add_row("classes", f"{len(released)} released")
+        table.add_row("estimated sizes" if first.request.joint else "reported counts", "\n".join(counts))
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def embedding_table(
+    vectors: Mapping[str, NDArray[Any]], *, classes: Sequence[str], n_cut: int, max_tokens: int, path: Path
+) -> Table:
+    """What was embedded, in short; no text and no vector."""
+    first = next(iter(vectors.values()))
+    table = _facts("Embedding")
+    table.add_row("texts", "\n".join(f"{name}: {len(rows):,}" for name, rows in vectors.items()))
+    table.add_row("vectors", f"dim = {first.shape[1]}, {first.dtype}, norm at most 1")
+    if classes:
+        table.add_row(
+            "classes", f"{len(classes)}: {escape(', '.join(classes[:20]))}" + (" …" if len(classes) > 20 else "")
+        )
+    table.add_row("cut", f"{n_cut:,} texts after {max_tokens} tokens")
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def counts_table(analyzer: Analyzer, path: Path) -> Table:
+    """Counts of packets: for whom, of how many, and where they are."""
+    table = _facts("Counts")
+    announcement = analyzer.announcement
+    table.add_row("collection", announcement.collection().hex())
+    table.add_row("users", f"{analyzer.n_users:,} of {announcement.plan.request.users:,} planned")
+    table.add_row("refused packets", f"{analyzer.rejected:,}")
+    table.add_row("messages", f"{int(analyzer.tally.ones.sum() + analyzer.tally.zeros.sum()):,}")
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def prediction_table(predicted: NDArray[Any], *, classes: bool, accuracy: Accuracy | None, path: Path | None) -> Table:
+    """What was predicted, in short: how often each class, or how the densities spread."""
+    table = _facts("Predictions")
+    table.add_row("queries", f"{len(predicted):,}")
+    if not classes:
+        low, middle, high = np.quantile(predicted, [0.0, 0.5, 1.0])
+        table.add_row("densities", f"{low:.4g} to {high:.4g}, median {middle:.4g}")
+    else:
+        counts = Counter(predicted.tolist())
+        table.add_row("classes", "\n".join(f"{escape(str(c))}: {n:,}" for c, n in sorted(counts.items())))
+    if accuracy is not None:
+        table.add_row("accuracy", str(accuracy))
+    if path is not None:
+        table.add_row("written", escape(str(path)))
+    return table
+
+
+def terms_table(terms: Sequence[tuple[Any, Sequence[Term]]], *, contrast: bool) -> Table:
+    """The best terms of each class, best first, with their scores."""
+    ranked = "density above the mean of the classes" if contrast else "density"
+    table = Table(title=f"Terms of highest {ranked}", title_justify="left")
+    table.add_column("class", style="bold")
+    table.add_column("terms")
+    for label, best in terms:
+        table.add_row(escape(str(label)), ", ".join(f"{escape(term.word)} ({term.score:.3g})" for term in best))
+    return table
+
+
+def standings_table(standings: Sequence[Standing]) -> Table:
+    """What is spent and what is left of each budget, in ε at its δ."""
+    table = _table("Budgets (ε at the δ of each, for replacing one record)")
+    table.add_column("budget", style="bold", overflow="fold")
+    for name in ("ε", "δ", "spent", "left", "charges"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("view")
+    table.add_column("adds by")
+    for standing in standings:
+        budget = standing.budget
+        numbers = (f"{x:.6g}" for x in (budget.epsilon, budget.delta, standing.spent, standing.remaining))
+        table.add_row(budget.name, *numbers, f"{standing.n_charges:,}", str(budget.view), str(budget.composition))
+    return table
+
+
+def history_table(budget: str, charges: Sequence[Charge]) -> Table:
+    """All charges of a budget, first to last."""
+    table = _table(f"Charges of {budget}")
+    for name in ("№", "ε", "δ", "spent after"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("release", "key"):
+        table.add_column(name, overflow="fold")
+    table.add_column("charged", no_wrap=True)
+    for charge in charges:
+        promise = charge.guarantee
+        numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
+        created = charge.created[:16].replace("T", " ")
+        table.add_row(str(charge.number), *numbers, escape(charge.name), escape(charge.key), created)
+    return table
+
+
+def charge_table(charge: Charge, standing: Standing) -> Table:
+    """A charge, and what is left of its budget now."""
+    table = _facts("Charged", overflow="fold")
+    table.add_row("release", escape(charge.name))
+    table.add_row("promise", str(charge.guarantee))
+    table.add_row("key", escape(charge.key))
+    table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
+    table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
+    table.add_row("left now", f"ε = {standing.remaining:.6g} after {standing.n_charges:,} charges")
+    return table
+
+
+def quote_table(quote: Quote) -> Table:
+    """What a release would cost."""
+    table = _facts("Would cost (nothing was charged)", overflow="fold")
+    table.add_row("cost", _cost(quote.before.epsilon, quote.after.epsilon))
+    table.add_row("left before", f"ε = {quote.remaining:.6g}")
+    table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget by ε = {quote.difference:.6g}")
+    return table
+
+
+def _cost(before: float, after: float) -> str:
+    return f"ε = {after - before:.6g} (spent {before:.6g}, then {after:.6g})"
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)

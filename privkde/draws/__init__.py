@@ -1,0 +1,1 @@
+"""Where randomness comes from: random bytes, and exact draws from them."""

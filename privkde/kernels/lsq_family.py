@@ -1,0 +1,175 @@
+"""Which kernel with which settings (`KernelChoice`), and what every LSQ family can do (`LsqFamily`).
+
+Source: Definition 2.1 of the paper; docs/proofs/kernels.md.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.errors import InvalidInputError, require_integer, require_real
+from accounting.kernels import KernelFacts, kernel_named
+from accounting.request import PlanRequest
+from privkde.draws.randomness import ByteStream, public_stream
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+LEAST_BANDWIDTH = 1e-3
+LARGEST_BANDWIDTH = 1e6
+MOST_PARAMETERS = 1 << 28
+"""Numbers that one family may hold: 1 GiB in single precision."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelChoice:
+    """A kernel by name with its settings: all that is needed, besides a public seed, to build its family.
+
+    With h = `bandwidth`: `gaussian` exp(−‖x−y‖₂²/h²), `laplacian` exp(−‖x−y‖₁/h), `exponential` exp(−‖x−y‖₂/h),
+    `inner-product` and `inner-product-signs` x·y. `projection` lets the Gaussian work in that many dimensions.
+
+    >>> KernelChoice(name="gaussian", dim=2, repetitions=3).build("00" * 16).scaled_features(np.zeros((1, 2))).shape
+    (1, 3)
+    """
+
+    name: str
+    dim: int
+    repetitions: int | None = None
+    bias: float | None = None
+    bandwidth: float = 1.0
+    """Scale of a kernel, exp(−‖x−y‖²/h²) for the Gaussian."""
+    projection: int | None = None
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        self.facts()
+        require_real("bandwidth", self.bandwidth, low=LEAST_BANDWIDTH, high=LARGEST_BANDWIDTH, low_open=False)
+        kernel = kernel_named(self.name)
+        if not kernel.takes_bandwidth and self.bandwidth != 1:
+            raise InvalidInputError(
+                f"bandwidth={self.bandwidth!r} with kernel {self.name!r}: an inner product has no bandwidth;"
+                " leave it out, or scale the query."
+            )
+        if self.projection is not None:
+            if not kernel.takes_projection:
+                raise InvalidInputError(
+                    f"projection={self.projection!r} with kernel {self.name!r}: only 'gaussian' can be projected"
+                    " (Theorem 3.3 of the paper); leave projection out."
+                )
+            require_integer("projection", self.projection, low=1, high=self.dim)
+
+    @staticmethod
+    def planned(request: PlanRequest, *, bandwidth: float = 1.0, projection: int | None = None) -> KernelChoice:
+        """The kernel of a request, with the settings that the accountant does not need to know."""
+        return KernelChoice(
+            name=request.kernel,
+            dim=request.dim,
+            repetitions=request.repetitions,
+            bias=request.bias,
+            bandwidth=bandwidth,
+            projection=projection,
+            bound=request.rounding_bound,
+        )
+
+    def facts(self) -> KernelFacts:
+        """(Q, R, S, β), I and the error constants; the bandwidth changes none of them.
+
+        For a projected Gaussian they speak of the kernel after projection. What projecting adds is bounded by
+        `privkde.kernels.projection.distortion_bound`.
+        """
+        return kernel_named(self.name).facts(
+            dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound
+        )
+
+    def build(self, public_seed: str) -> LsqFamily:
+        """The family that everybody draws from this seed, the same on every machine."""
+        return FAMILIES[self.name](self, public_stream(public_seed).child("kernel", self.name))
+
+
+class LsqFamily(ABC):
+    """I independent draws (f_i, g_i) from an LSQ family: E[f_i(x)·g_i(y)] is the kernel, up to the bias.
+
+    Instance (i, j) is coordinate j of draw i, in column i·Q + j. Rows of x are records; whether their numbers are
+    finite, and their norms at most 1 where `needs_unit_norm`, is checked by the caller.
+    """
+
+    def __init__(self, choice: KernelChoice) -> None:
+        self.choice = choice
+        self.facts = choice.facts()
+        largest = np.float32(self.facts.bound)
+        beyond = float(largest) > self.facts.bound
+        self._bound = np.nextafter(largest, np.float32(0)) if beyond else largest
+
+    @property
+    def needs_unit_norm(self) -> bool:
+        """Whether records and queries must have norm at most 1."""
+        return kernel_named(self.choice.name).needs_unit_norm
+
+    def squared_shift(self) -> float | None:
+        """Bound on Σ t² for the maps that were drawn; None if nothing is known, as for every number of bits."""
+        return self.facts.squared_shift
+
+    def require_declared_shift(self) -> None:
+        """Refuse maps by which one user can shift its bits further than was declared to the accountant."""
+        drawn, declared = self.squared_shift(), self.facts.squared_shift
+        if declared is not None and (drawn is None or drawn > declared):
+            raise InvalidInputError(
+                f"the public seed draws maps with squared shift {drawn} and {declared:.6g} was declared; draw another."
+            )
+
+    @abstractmethod
+    def scaled_features(self, x: Float32 | Float64) -> Float32:
+        """f(x)/R, never outside [−1, 1], one row of I·Q numbers per record."""
+
+    def query_features(self, y: Float32 | Float64) -> Float32:
+        """g(y), one row of I·Q numbers per query. Here g = f in every family; one with g ≠ f overrides this."""
+        features = self.scaled_features(y)
+        features *= self._bound
+        return features
+
+    @abstractmethod
+    def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
+        """The kernel itself for every record and every query, in double precision."""
+
+    def rows(self, x: Float32 | Float64) -> Float32:
+        """`x` in single precision; raises `InvalidInputError` unless it holds rows of `dim` numbers."""
+        return np.asarray(self._checked(x), dtype=np.float32)
+
+    def wide_rows(self, x: Float32 | Float64) -> Float64:
+        """`x` in double precision, with the same check."""
+        return np.asarray(self._checked(x), dtype=np.float64)
+
+    def _checked(self, x: Float32 | Float64) -> Float32 | Float64:
+        shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", type(x).__name__)
+        if shape is None or len(shape) != 2 or shape[1] != self.choice.dim or dtype not in (np.float32, np.float64):
+            raise InvalidInputError(
+                f"an array of shape {shape} and type {dtype} was given; kernel {self.choice.name!r} takes one"
+                f" record per row, shape (records, {self.choice.dim}), type float32 or float64."
+            )
+        return x
+
+
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """The array, contiguous and closed for writing: public parameters are shared between threads."""
+    array = np.ascontiguousarray(array)
+    array.flags.writeable = False
+    return array
+
+
+def require_room(count: float, choice: KernelChoice) -> None:
+    """Refuse a family of more than `MOST_PARAMETERS` numbers before any of them is drawn."""
+    if count > MOST_PARAMETERS:
+        raise InvalidInputError(
+            f"{choice} needs about {count:.2g} public numbers, more than {MOST_PARAMETERS:.2g};"
+            " choose fewer repetitions, fewer dimensions or, for a hashed kernel, a larger bandwidth."
+        )
+
+
+FAMILIES: dict[str, Callable[[KernelChoice, ByteStream], LsqFamily]] = {}
+"""The family of each kernel in `accounting.kernels`, by its name."""

@@ -1,0 +1,169 @@
+"""What both estimators share: parameters become the terms of a collection, users become a published model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, fields
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from accounting import Contract, InvalidInputError, Plan
+from accounting.kernels import KERNELS, kernel_named
+from accounting.request import PlanRequest
+from privkde.display.progress import Tracker
+from privkde.draws.randomness import PrivateRandomness
+from privkde.engines import Collector
+from privkde.engines.local import LocalEngine
+from privkde.engines.users import Users
+from privkde.protocol.inputs import Rows, require_all
+from privkde.protocol.model import DensityModel
+from privkde.protocol.rounds import Collection, Terms
+from privkde.storage.datasets import StoredRows
+from privkde.storage.user_blocks import Index
+
+NO_LABELS = "no_validation"
+"""How scikit-learn is asked not to validate labels."""
+
+
+@dataclass(repr=False, eq=False)
+class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """The fields are the parameters in scikit-learn's sense: kept as they are given, and checked by `fit`."""
+
+    kernel: str = "gaussian"
+    bitsum: str = "rr"
+    _: KW_ONLY
+    epsilon: float = 2.0
+    delta: float = 1e-6
+    repetitions: int | None = 768
+    accountant: str = "auto"
+    min_users: int | None = None
+    insecure_seed: int | None = None
+    bandwidth: float = 1.0
+    projection: int | None = None
+    bias: float | None = None
+    bound: float | None = None
+    noise_shape: int = 1
+    excess_error: float | None = None
+    allow_useless: bool = False
+    outside: str = "reject"
+    path: str = "aggregated"
+    public_seed: str | None = None
+    engine: Collector | None = None
+    verbose: bool = False
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was, including the model of an earlier fit."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _request(self) -> dict[str, Any]:
+        """The fields of `PlanRequest` that every estimator has, and the dimension of the data.
+
+        The inner product has one repetition, whatever `repetitions` says.
+        """
+        shared = {field.name for field in fields(PrivateEstimator)} & {field.name for field in fields(PlanRequest)}
+        request = {name: getattr(self, name) for name in shared} | {"dim": self.n_features_in_}
+        kernel = KERNELS.get(self.kernel)  # an unknown kernel is refused by the plan
+        return request if kernel is None or kernel.takes_repetitions else request | {"repetitions": None}
+
+    def _terms(self, request: dict[str, Any], randomness: PrivateRandomness, **labels: Any) -> Terms:
+        return Terms(
+            request=request,
+            bandwidth=self.bandwidth,
+            projection=self.projection,
+            public_seed=randomness.public_seed() if self.public_seed is None else self.public_seed,
+            **labels,
+        )
+
+    def _run(
+        self,
+        collection: Collection,
+        rows: Rows,
+        groups: Sequence[Index],
+        randomness: PrivateRandomness,
+        *,
+        tracker: Tracker,
+        plan: Plan | None = None,
+        classes: NDArray[np.int64] | None = None,
+    ) -> None:
+        """From enrolled users to the published model. Bad rows are refused before anything is planned."""
+        kernel = self.kernel if plan is None else plan.request.kernel
+        require_all(rows, self.n_features_in_, unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
+        announcements = collection.fix_plan(plan, progress=tracker.step)
+        collector: Collector = self.engine or LocalEngine()
+        for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
+            index = groups[number]
+            users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
+            analyzer = collector.play(
+                users,
+                stream=randomness.stream.child("group", number),
+                path=self.path,
+                progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
+            )
+            collection.count(position, analyzer)
+        self.model_ = collection.publish(private=randomness.secret)
+
+    def _rows(self, x: Any, y: Any = NO_LABELS, *, reset: bool) -> Any:
+        """Data validated by scikit-learn's rules, with our errors. Files are checked later, block by block."""
+        if isinstance(x, StoredRows):
+            if reset:
+                self.n_features_in_ = x.shape[1]
+                self.__dict__.pop("feature_names_in_", None)
+            if y is NO_LABELS:
+                return x
+            if np.shape(y) != x.shape[:1]:
+                raise InvalidInputError(f"labels of shape {np.shape(y)} for {x.shape[0]} rows; give one for each row.")
+            return x, np.asarray(y)
+        options: dict[str, Any] = {"dtype": [np.float32, np.float64], "ensure_all_finite": False, "reset": reset}
+        try:
+            return validate_data(self, x, y=y, **options, **({"ensure_min_samples": 2} if reset else {}))
+        except ValueError as error:
+            raise InvalidInputError(_without_values(str(error))) from None
+
+    def __sklearn_tags__(self) -> Any:
+        """Fits differ from each other unless they are seeded."""
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.insecure_seed is None
+        return tags
+
+    @property
+    def contract_(self) -> Contract:
+        """The contract of everything that was published."""
+        check_is_fitted(self, "model_")
+        return self.model_.contract
+
+    def save(self, path: str | Path) -> None:
+        """Write the published model, whole or not at all."""
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+
+    def _restore(self, model: DensityModel) -> Self:
+        """Take over a published model and the parameters of its plan's request."""
+        first = model.announcements[0]
+        request = first.plan.request.to_json()
+        skipped = ("classes", "label_epsilon")  # the plan of one class, or of joint labels, does not hold them
+        known = {name: request[name] for name in self.get_params() if name in request and name not in skipped}
+        self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
+        self.n_features_in_ = first.plan.request.dim
+        self.model_ = model
+        return self
+
+
+def _without_values(complaint: str) -> str:
+    """Scikit-learn's complaint about data without the data that it quotes, which begin a line or end the first line."""
+    if "could not convert" in complaint:
+        return "vectors hold text that is not a number; encode it first."
+    first, *others = complaint.splitlines()
+    return " ".join([first, *(line for line in others if line.startswith("Reshape"))])

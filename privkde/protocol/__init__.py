@@ -1,0 +1,1 @@
+"""Who announces, sends, shuffles, counts and publishes: a collection from the announcement to the published model."""

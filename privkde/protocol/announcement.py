@@ -1,0 +1,123 @@
+"""What is announced to everybody before a collection starts. All of it is public."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from accounting import InvalidInputError, Plan
+from privkde.bitsum import Bitsum, executed
+from privkde.kernels import KernelChoice, LsqFamily
+from privkde.protocol.joint_labels import JointLayout
+from privkde.protocol.messages import WireFormat
+
+SCHEMA = "privkde.announcement/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """The plan, the seed of the public randomness, and which group of users (class) it is for."""
+
+    plan: Plan
+    public_seed: str
+    bandwidth: float = 1.0
+    projection: int | None = None
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        if self.plan.request.n_protocols > 1:
+            raise InvalidInputError(
+                f"the plan is for {self.plan.request.classes} classes together, which is a forecast;"
+                " announce to each class a plan for the users that reported it."
+            )
+        if not isinstance(self.group, str):
+            raise InvalidInputError(f"group={self.group!r} must be a text: the name of a class, or '' for none.")
+        _family(self.kernel_choice(), self.public_seed)
+
+    def kernel_choice(self) -> KernelChoice:
+        """The kernel family, as planned."""
+        return KernelChoice.planned(self.plan.request, bandwidth=self.bandwidth, projection=self.projection)
+
+    def family(self) -> LsqFamily:
+        """The maps f_i and g_i, drawn from the public seed."""
+        return _family(self.kernel_choice(), self.public_seed)
+
+    def bitsum(self) -> Bitsum:
+        """The bitsum protocol with the planned parameters."""
+        return executed(self.plan.protocol())
+
+    def layout(self) -> JointLayout | None:
+        """Where the instances of each class are, with joint labels."""
+        return JointLayout.of(self.plan.request.facts())
+
+    @property
+    def n_instances(self) -> int:
+        """The number of bitsum instances."""
+        return self.plan.request.facts().n_instances
+
+    @property
+    def min_users(self) -> int:
+        """How many users the noise counts on; for fewer, nothing may be published."""
+        return self.plan.request.counted_users
+
+    def collection(self) -> bytes:
+        """Eight bytes that name this collection in every packet."""
+        canonical = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).digest()[:8]
+
+    def wire_format(self) -> WireFormat:
+        """How the messages of this collection are written."""
+        law = self.plan.protocol()
+        return WireFormat(collection=self.collection(), n_instances=self.n_instances, content_bits=law.content_bits)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "schema": SCHEMA,
+            "plan": self.plan.to_json(),
+            "public_seed": self.public_seed,
+            "bandwidth": self.bandwidth,
+            "projection": self.projection,
+            "group": self.group,
+        }
+
+    @staticmethod
+    def received(data: Mapping[str, Any]) -> Announcement:
+        """An announcement that somebody sent, accepted only if its plan keeps what it promises (`Plan.verify`).
+
+        A client calls this before it takes part, so that it need not trust whoever announces the collection.
+        """
+        announcement = Announcement.from_json(data)
+        announcement.plan.verify()
+        return announcement
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Announcement:
+        """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            raise InvalidInputError(f"this is not a {SCHEMA!r} document; get it from whoever runs the collection.")
+        try:
+            announcement = Announcement(
+                plan=Plan.from_json(data["plan"]),
+                public_seed=data["public_seed"],
+                bandwidth=data["bandwidth"],
+                projection=data["projection"],
+                group=data["group"],
+            )
+            announcement.bitsum()
+            announcement.collection()
+        except (KeyError, TypeError, OverflowError) as error:
+            raise InvalidInputError(f"the announcement is malformed near {error}; ask for it again.") from error
+        return announcement
+
+
+@lru_cache(maxsize=4)
+def _family(choice: KernelChoice, public_seed: str) -> LsqFamily:
+    """Drawn once: classes share (f_i, g_i), and so do all parties in one process."""
+    family = choice.build(public_seed)
+    family.require_declared_shift()
+    return family

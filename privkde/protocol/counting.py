@@ -1,0 +1,108 @@
+"""A shuffler that counts: partial counts of packets that add up in any order, over any number of machines.
+
+A uniformly random order leaves of messages only how many ones and zeros there are in each instance, so counts reveal
+exactly as much as shuffled messages do. Counting the packets of single users is therefore the *shuffler's* work:
+whoever does it sees packets before they are mixed and is trusted like a shuffler. Its result leaves through `released`,
+which refuses fewer users than the noise counts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from accounting import InvalidInputError
+from privkde.bitsum import Tally
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.parties import Admission, Analyzer, refuse_too_few
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Complaint:
+    """Why a part of the data cannot be counted, and where. The first of several complaints is reported."""
+
+    place: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialCounts:
+    """Counts of some of the packets; `+` is associative and commutative, and no counts are its neutral element."""
+
+    tally: Tally
+    n_users: int = 0
+    rejected: int = 0
+    complaint: Complaint | None = None
+
+    @staticmethod
+    def nothing(announcement: Announcement) -> PartialCounts:
+        """No counts."""
+        return PartialCounts(tally=Tally.nothing((announcement.n_instances,)))
+
+    def __add__(self, other: PartialCounts) -> PartialCounts:
+        complaints = [part.complaint for part in (self, other) if part.complaint is not None]
+        return PartialCounts(
+            tally=self.tally + other.tally,
+            n_users=self.n_users + other.n_users,
+            rejected=self.rejected + other.rejected,
+            complaint=min(complaints, default=None),
+        )
+
+
+class PacketCounter:
+    """Takes and refuses packets exactly as `Shuffler` does, and keeps counts instead of messages."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        self._admission = Admission(announcement)
+        self._n_instances = announcement.n_instances
+        self.nothing = PartialCounts.nothing(announcement)
+
+    def of(self, packet: bytes) -> PartialCounts:
+        """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else."""
+        messages = self._admission.messages(packet)
+        if messages is None:
+            return replace(self.nothing, rejected=1)
+        return PartialCounts(tally=messages.counts(self._n_instances), n_users=1)
+
+    def of_all(self, packets: Iterable[bytes]) -> PartialCounts:
+        """The counts of many packets."""
+        return sum((self.of(packet) for packet in packets), self.nothing)
+
+    def complaining(self, place: int, reason: object) -> PartialCounts:
+        """No counts, and why."""
+        return replace(self.nothing, complaint=Complaint(place, str(reason)))
+
+
+def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts:
+    """The counts. For too few users only how many there were; after a complaint only the complaint.
+
+    Otherwise the counts of the parts that could be read would be released, and again, once the rest is repaired, as
+    part of the counts of all.
+    """
+    nothing = PartialCounts.nothing(announcement)
+    if counts.complaint is not None:
+        return replace(nothing, complaint=counts.complaint)
+    if counts.n_users < announcement.min_users:
+        return replace(nothing, n_users=counts.n_users, rejected=counts.rejected)
+    return counts
+
+
+def released(announcement: Announcement, counts: PartialCounts) -> Analyzer:
+    """The analyzer with these counts, which leave the shuffler; refused for too few users."""
+    refuse_complaint(counts)
+    refuse_too_few(counts.n_users, announcement.min_users, counts.rejected)
+    return analyzed(announcement, counts)
+
+
+def analyzed(announcement: Announcement, counts: PartialCounts) -> Analyzer:
+    """An analyzer with these counts of however few users: for simulations without a shuffler."""
+    analyzer = Analyzer(announcement)
+    analyzer.add(counts.tally, counts.n_users)
+    analyzer.rejected = counts.rejected
+    return analyzer
+
+
+def refuse_complaint(counts: PartialCounts) -> None:
+    """Raise the complaint, if there is one."""
+    if counts.complaint is not None:
+        raise InvalidInputError(counts.complaint.reason)

@@ -1,0 +1,83 @@
+"""Private vectors are checked on the client, so that privacy never depends on well-formed data."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from accounting.errors import require_choice
+from privkde.storage.user_blocks import Index
+
+OUTSIDE = ("reject", "project")
+ROUNDING_SLACK = 1e-3
+"""A norm up to 1 + this is a unit vector that was stored in few digits: it is projected, never rejected."""
+
+LARGEST_NORM = 1e18
+"""Beyond it, features would leave single precision."""
+
+SCANNED_AT_ONCE = 4096
+
+
+class Rows(Protocol):
+    """Vectors that are read a block at a time: an array, a memory map, or anything else that is indexed like them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(users, dim)."""
+
+    def __getitem__(self, index: Index, /) -> NDArray[np.floating]:
+        """The vectors of these users."""
+
+
+def checked_vectors(
+    x: NDArray[np.floating], dim: int, *, unit_norm: bool, outside: str = "reject", numbers: Index | None = None
+) -> NDArray[np.float32]:
+    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it.
+
+    Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
+    """
+    require_choice("outside", outside, OUTSIDE)
+    if x.ndim != 2 or x.shape[1] != dim:
+        raise InvalidInputError(f"vectors of shape {x.shape} were given; the plan is for (users, {dim}).")
+    with np.errstate(over="ignore"):  # what overflows float32 is refused below
+        vectors = np.ascontiguousarray(x, dtype=np.float32)
+    named = np.arange(len(vectors)) if numbers is None else numbers
+    norms = _norms(vectors, precise=unit_norm)
+    bad = np.flatnonzero(~(norms <= LARGEST_NORM))
+    if len(bad):
+        raise InvalidInputError(
+            f"row {int(named[bad[0]])} has an entry that is NaN or infinite, or a norm beyond {LARGEST_NORM:g}"
+            f" ({len(bad)} such rows in this block); repair or leave out these rows."
+        )
+    if not unit_norm:
+        return vectors
+    far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
+    if len(far) and outside == "reject":
+        raise InvalidInputError(
+            f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
+            " contract excludes; scale the vectors, or let the client project them (outside='project')."
+        )
+    over = norms > 1.0
+    if over.any():
+        vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
+        vectors[over] = vectors[over] / norms[over, None]
+    return vectors
+
+
+def _norms(vectors: NDArray[np.float32], *, precise: bool) -> NDArray[np.float64]:
+    """Norms of the rows: in single precision, and again in double where that overflows or, if `precise`, exceeds 1."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms: NDArray[np.float64] = np.sqrt(np.vecdot(vectors, vectors)).astype(np.float64)
+    again = np.flatnonzero(~(norms <= 1.0) if precise else ~np.isfinite(norms))
+    norms[again] = np.sqrt(np.einsum("ij,ij->i", vectors[again], vectors[again], dtype=np.float64))
+    return norms
+
+
+def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:
+    """Check all rows, block by block, so that bad data are refused before anything is planned for them."""
+    for start in range(0, rows.shape[0], SCANNED_AT_ONCE):
+        numbers = np.arange(start, min(start + SCANNED_AT_ONCE, rows.shape[0]))
+        checked_vectors(rows[numbers], dim, unit_norm=unit_norm, outside=outside, numbers=numbers)

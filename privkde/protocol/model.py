@@ -1,0 +1,246 @@
+"""What is published: sums for one density or for one density per class, and how to query them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Contract, InvalidInputError, Plan
+from accounting.composed_contracts import classifier_contract, classifier_label, seeded_contract
+from accounting.errors import require_choice, require_integer
+from accounting.mechanisms import LabelResponse
+from accounting.request import MOST_USERS
+from privkde.kernels import LsqFamily
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.inputs import Rows, checked_vectors
+from privkde.protocol.joint_labels import TELLING_DEVIATIONS, JointLayout
+from privkde.storage.container import DamagedFileError, read_container, write_container
+from privkde.storage.user_blocks import Progress, rows_per_block
+
+SCHEMA = "privkde.model/1"
+RULES = ("density", "mean")
+"""How classes are ranked: by density, or by the distance to their means in feature space."""
+LARGEST_SUM = 1e30
+"""Beyond it, densities would leave single precision."""
+
+Floats = NDArray[np.float64]
+Label = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSums:
+    """Σ_u f_i(x_u)_j of several groups of users, exact or estimated, for one family: densities are products with g(y).
+
+    K_c(y) = (1/(n_c I)) Σ_ij F_c,ij g_i(y)_j.
+    """
+
+    family: LsqFamily
+    sums: Floats
+    n_users: tuple[float, ...]
+
+    def weights(self) -> Floats:
+        """F/(nI), one row for each group."""
+        users = np.array(self.n_users, dtype=np.float64)[:, None]
+        return self.sums / (users * self.family.facts.n_repetitions)
+
+    def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
+        """K_c(y) for every query (rows) and every group (columns)."""
+        blocks = self.density_blocks(y, progress=progress)
+        return np.concatenate([np.zeros((0, len(self.sums))), *(block for _, block in blocks)])
+
+    def density_blocks(
+        self, y: Rows, *, rows: int | None = None, progress: Progress | None = None
+    ) -> Iterator[tuple[int, Floats]]:
+        """The same in blocks of queries, each with the number of its first row: bounded memory for any number.
+
+        Queries are public, so one outside the kernel's domain is projected onto it. Nearly all work is one matrix
+        product per block, which uses all cores by itself.
+        """
+        family, dim = self.family, self.family.facts.dim
+        weights = self.weights().astype(np.float32).T
+        if len(y.shape) != 2 or y.shape[1] != dim:
+            raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
+        step = rows_per_block(weights.shape[0]) if rows is None else rows
+        for start in range(0, y.shape[0], step):
+            index = np.arange(start, min(start + step, y.shape[0]))
+            block = y[start : start + step] if isinstance(y, np.ndarray) else y[index]  # a view where it can be
+            vectors = checked_vectors(block, dim, unit_norm=family.needs_unit_norm, outside="project", numbers=index)
+            yield start, (family.query_features(vectors) @ weights).astype(np.float64)
+            if progress is not None:
+                progress(len(index))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DensityModel:
+    """The published sums F̃ of one or more groups of users that share (f_i, g_i), with the contract that covers them.
+
+    With separate labels every class is a group of its own; with joint labels one group holds all classes.
+    Queries are post-processing: any number of them, at no further cost of privacy.
+    """
+
+    announcements: tuple[Announcement, ...]
+    sums: Floats = field(repr=False)
+    n_users: tuple[int, ...]
+    contract: Contract = field(repr=False)
+    private: bool
+    """False if the private draws came from a seed that somebody may know."""
+    labels: tuple[Label, ...] = ()
+    """The class of each group or, with joint labels, the classes of the only group; empty for a single density."""
+
+    def __post_init__(self) -> None:
+        layout = self._layout()
+        needed = (1, layout.n_classes) if layout is not None else (max(1, len(self.labels)), len(self.labels))
+        if (len(self.announcements), len(self.labels)) != needed:
+            raise InvalidInputError(
+                f"{len(self.announcements)} groups and {len(self.labels)} labels were given; a model has one group and"
+                " no label, one label for each group, or one group and the labels of a joint plan."
+            )
+        self._require_sums()
+        first = self.announcements[0]
+        if any(
+            (a.kernel_choice(), a.public_seed) != (first.kernel_choice(), first.public_seed) for a in self.announcements
+        ):
+            raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
+        kinds = {type(label) for label in self.labels}
+        if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*self.labels}) < len(self.labels):
+            raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
+        if not isinstance(self.private, bool) or self.contract != self._promised():
+            raise InvalidInputError("the contract is not the one that follows from the plans; publish the model again.")
+
+    def _layout(self) -> JointLayout | None:
+        return self.announcements[0].layout() if self.announcements else None
+
+    def _require_sums(self) -> None:
+        shape = (len(self.announcements), self.announcements[0].n_instances)
+        if self.sums.shape != shape or self.sums.dtype != np.float64:
+            raise InvalidInputError(
+                f"sums of shape {self.sums.shape} and type {self.sums.dtype} were given; give float64 of shape {shape}."
+            )
+        if not np.all(np.abs(self.sums) <= LARGEST_SUM):
+            raise InvalidInputError(f"sums must be finite and at most {LARGEST_SUM:g}; publish the model again.")
+        if len(self.n_users) != shape[0]:
+            raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
+        for announcement, users in zip(self.announcements, self.n_users, strict=True):
+            require_integer("n_users", users, low=announcement.min_users, high=MOST_USERS)
+
+    def _promised(self) -> Contract:
+        """The contract that follows from the plans, the labels' response and whether the draws are secret."""
+        return promised(self.plans, self.label_response(), private=self.private)
+
+    def label_response(self) -> LabelResponse | None:
+        """How labels were randomized by themselves, if the groups are classes."""
+        if not self.labels or self._layout() is not None:
+            return None
+        whole = self.contract if self.private or not self.contract.parts else self.contract.parts[0]
+        label = classifier_label(whole)
+        require_integer("classes", label.n_classes, low=len(self.labels), high=MOST_USERS)
+        return label
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        """The plan of each group."""
+        return tuple(a.plan for a in self.announcements)
+
+    def sizes(self) -> dict[Label, float]:
+        """The users of each class: those that reported it, or an estimate with joint labels."""
+        layout = self._layout()
+        if layout is None:
+            return dict(zip(self.labels, self.n_users, strict=False))
+        return dict(zip(self.labels, layout.split(self.sums[0], self.n_users[0])[1].tolist(), strict=True))
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The classes that have a density, in the order of its columns.
+
+        All labels; with joint labels only those whose estimated size stands out from its own error.
+        """
+        layout = self._layout()
+        if layout is None:
+            return self.labels
+        least = TELLING_DEVIATIONS * self.size_deviation()
+        return tuple(label for label, size in self.sizes().items() if size > max(least, 1.0))
+
+    def size_deviation(self) -> float:
+        """Standard deviation of an estimated size; 0 where sizes are reported."""
+        layout, n = self._layout(), self.n_users[0]
+        return 0.0 if layout is None else layout.size_deviation(n, self.plans[0].protocol().variance(n))
+
+    def feature_sums(self) -> FeatureSums:
+        """The sums of each class that has a density, with the family that they belong to."""
+        family, layout = self.announcements[0].family(), self._layout()
+        if layout is None:
+            return FeatureSums(family=family, sums=self.sums, n_users=self.n_users)
+        kept = np.isin(np.arange(len(self.labels)), [self.labels.index(label) for label in self.classes])
+        sums, sizes = layout.split(self.sums[0], self.n_users[0])
+        return FeatureSums(family=family, sums=sums[kept], n_users=tuple(sizes[kept].tolist()))
+
+    def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
+        """K̃_c(y) for every query (rows) and every class that has a density (columns)."""
+        return self.feature_sums().densities(y, progress=progress)
+
+    def verify(self) -> None:
+        """Raise `InvalidInputError` unless every plan in the model keeps what it promises; loading does not check."""
+        for plan in self.plans:
+            plan.verify()
+
+    def ranked(self, densities: Floats, rule: str) -> Floats:
+        """Scores of the classes: K̃_c(y), or K̃_c(y) − ½‖μ_c‖², which ranks them by the distance of y to their means."""
+        require_choice("rule", rule, RULES)
+        return densities - 0.5 * self.squared_means() if rule == "mean" else densities
+
+    def squared_means(self) -> Floats:
+        """Estimate of ‖μ_c‖², where μ_c = (1/n_c) Σ_u f(x_u)/√I is the mean of a class in feature space.
+
+        Σ_ij F̃²/(n_c²I) exceeds it on average by the variance of rounding, (nQR² − n_c‖f‖²)/n_c², and of the bitsums,
+        4R²QE²/n_c², where n users round in the instances of the class: n_c, or with joint labels all. Both are
+        subtracted, with ‖f‖² = 1: its mean in every family here for vectors of unit norm.
+        """
+        features = self.feature_sums()
+        joint = self._layout() is not None
+        values = []
+        for i, (row, size) in enumerate(zip(features.sums, features.n_users, strict=True)):
+            plan, n = self.plans[0 if joint else i], self.n_users[0 if joint else i]
+            facts = plan.request.facts()
+            spread = facts.n_coordinates * facts.bound**2
+            noise = (n * spread - size + 4.0 * spread * plan.protocol().variance(n)) / size**2
+            values.append(float(row @ row) / (size**2 * facts.n_repetitions) - noise)
+        return np.array(values)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model, whole or not at all."""
+        document = {
+            "schema": SCHEMA,
+            "announcements": [a.to_json() for a in self.announcements],
+            "n_users": list(self.n_users),
+            "contract": self.contract.to_json(),
+            "private": self.private,
+            "labels": list(self.labels),
+        }
+        write_container(Path(path), document, {"sums": self.sums})
+
+    @staticmethod
+    def load(path: str | Path) -> DensityModel:
+        """Read a model that `save` wrote; `DamagedFileError` for anything else."""
+        document, arrays = read_container(Path(path), SCHEMA)
+        try:
+            return DensityModel(
+                announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
+                sums=arrays["sums"],
+                n_users=tuple(document["n_users"]),
+                contract=Contract.from_json(document["contract"]),
+                private=document["private"],
+                labels=tuple(document["labels"]),
+            )
+        except Exception as error:  # a forged file may hold anything, so anything may be raised
+            raise DamagedFileError(f"{str(path)!r} does not hold a valid model ({error}); write it again.") from error
+
+
+def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: bool) -> Contract:
+    """The contract of all groups together; `label` randomizes the labels, if every class is a group."""
+    parts = [plan.contract for plan in plans]
+    whole = parts[0] if label is None else classifier_contract(parts, label)
+    return whole if private else seeded_contract(whole)

@@ -1,0 +1,257 @@
+"""The three parties of a collection. A party knows the announcement and what is sent to it, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from accounting.errors import require_integer
+from privkde.bitsum import Tally
+from privkde.draws.randomness import ByteStream, private_randomness
+from privkde.draws.sampling import permutation
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.inputs import checked_vectors
+from privkde.protocol.messages import MalformedPacketError, Messages, WireFormat
+from privkde.storage.container import DamagedFileError, read_container, write_container
+from privkde.storage.user_blocks import Index
+
+COUNTS_SCHEMA = "privkde.counts/1"
+
+
+class TooFewUsersError(InvalidInputError):
+    """Fewer users took part than the noise counts on."""
+
+
+def refuse_too_few(n_users: int, needed: int, rejected: int = 0) -> None:
+    """For fewer users than the noise counts on, nothing leaves the shuffler and nothing is published."""
+    if n_users < needed:
+        refused = f" {rejected} packets were refused: do they answer this announcement?" if rejected else ""
+        raise TooFewUsersError(
+            f"{n_users} users took part and the noise counts on {needed}; nothing may be published.{refused}"
+            " Wait for more users, or start again with a smaller min_users."
+        )
+
+
+class Randomizer:
+    """The client: turns private vectors into messages (Algorithm 1, randomizer).
+
+    Everything that leaves it is drawn from the planned law. Before anything is drawn, a vector outside the kernel's
+    domain is rejected, or projected onto the domain with `outside="project"`.
+    """
+
+    def __init__(
+        self, announcement: Announcement, *, stream: ByteStream | None = None, outside: str = "reject"
+    ) -> None:
+        self._stream = stream or private_randomness().stream
+        self._family = announcement.family()
+        self._bitsum = announcement.bitsum()
+        self._wire = announcement.wire_format()
+        self._layout = announcement.layout()
+        self._dim = announcement.plan.request.dim
+        self._outside = outside
+
+    def inputs(
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream,
+        numbers: Index | None = None,
+    ) -> Tally:
+        """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances).
+
+        `classes` are the users' class numbers: needed with joint labels, refused without them.
+        """
+        unit_norm = self._family.needs_unit_norm
+        vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
+        scaled = self._family.scaled_features(vectors)
+        if self._layout is not None:
+            scaled = self._layout.scaled(scaled, classes)
+        elif classes is not None:
+            raise InvalidInputError("classes were given and this collection has no joint labels; leave them out.")
+        return self._bitsum.inputs(self._bitsum.respond(scaled, stream), stream)
+
+    def tally(
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream | None = None,
+        numbers: Index | None = None,
+    ) -> Tally:
+        """How many ones and zeros each of these users sends in each instance, all noise included."""
+        source = stream or self._stream
+        inputs = self.inputs(x, classes, stream=source, numbers=numbers)
+        return inputs + self._bitsum.noise(1, inputs.ones.shape, source)
+
+    def packets(
+        self,
+        x: NDArray[np.floating],
+        classes: NDArray[np.integer] | None = None,
+        *,
+        stream: ByteStream | None = None,
+        numbers: Index | None = None,
+    ) -> list[bytes]:
+        """One packet for each of these users, to be sent to the shuffler."""
+        tally = self.tally(x, classes, stream=stream, numbers=numbers)
+        users = zip(tally.ones, tally.zeros, strict=True)
+        return [self._wire.encode(Messages.of_one_user(ones, zeros)) for ones, zeros in users]
+
+    def packet(self, x: NDArray[np.floating], class_number: int | None = None) -> bytes:
+        """The packet of one user with the vector `x` and, with joint labels, its class."""
+        classes = None if class_number is None else np.array([class_number])
+        return self.packets(np.asarray(x)[None], classes)[0]
+
+
+class Admission:
+    """What a shuffler takes: a packet of this collection, from exactly one user, whole or not at all.
+
+    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so.
+    """
+
+    def __init__(self, announcement: Announcement) -> None:
+        self._wire = announcement.wire_format()
+        self._one_each = announcement.bitsum().one_message_each
+
+    def messages(self, packet: bytes) -> Messages | None:
+        """The messages of a packet that is taken; None if it is refused."""
+        messages = _decoded(self._wire, packet)
+        if messages is None or messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+            return None
+        return messages
+
+    def _complete(self, messages: Messages) -> bool:
+        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
+        return bool(np.all(sent == 1))
+
+
+def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
+    try:
+        return wire.decode(packet)
+    except MalformedPacketError:
+        return None
+
+
+class Shuffler:
+    """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
+
+    What it refuses (`Admission`) is counted in `rejected`; the sender then did not take part. Nothing is released for
+    fewer users than the noise counts on: what leaves the shuffler is what the contract protects.
+    """
+
+    def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
+        self._stream = stream or private_randomness().stream
+        self._wire = announcement.wire_format()
+        self._admission = Admission(announcement)
+        self._needed = announcement.min_users
+        self._held: list[Messages] = []
+        self.rejected = 0
+
+    def receive(self, packet: bytes) -> bool:
+        """Take one user's packet; False (and counted) if it is malformed."""
+        messages = self._admission.messages(packet)
+        if messages is None:
+            self.rejected += 1
+            return False
+        self._held.append(messages)
+        return True
+
+    def release(self) -> bytes:
+        """One packet with everybody's messages, shuffled; the shuffler then keeps nothing.
+
+        Several releases are fine, each for enough users: nobody is in two of them.
+        """
+        refuse_too_few(len(self._held), self._needed, self.rejected)
+        held, self._held = self._held, []
+        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
+        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
+        order = permutation(len(instances), self._stream)
+        return self._wire.encode(Messages(len(held), instances[order], bits[order]))
+
+
+class Analyzer:
+    """Counts messages (Algorithm 1, analyzer): in any order, in any number of pieces, over any number of machines.
+
+    Counts can be added, merged, saved and loaded; sums are published only for enough users.
+    """
+
+    def __init__(self, announcement: Announcement) -> None:
+        self.announcement = announcement
+        self._wire = announcement.wire_format()
+        self._one_each = announcement.bitsum().one_message_each
+        self.tally = Tally.nothing((announcement.n_instances,))
+        self.n_users = 0
+        self.rejected = 0
+
+    def receive(self, packet: bytes) -> bool:
+        """Count a released packet; False (and counted) if it is malformed. A refused packet changes no count."""
+        messages = _decoded(self._wire, packet)
+        if messages is not None:
+            tally = messages.counts(self._wire.n_instances)
+            if not self._breaks_one_each(tally, messages.n_users):
+                self.add(tally, messages.n_users)
+                return True
+        self.rejected += 1
+        return False
+
+    def add(self, tally: Tally, n_users: int) -> None:
+        """Add counts that were already summed over `n_users` users."""
+        shape = (self._wire.n_instances,)
+        if tally.ones.shape != shape or tally.zeros.shape != shape:
+            raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
+        require_integer("users", n_users, low=0, high=10**12)
+        for counts in (tally.ones, tally.zeros):
+            if counts.dtype.kind not in "iu" or int(counts.min()) < 0:
+                raise InvalidInputError("counts must be whole numbers and not negative; count the messages again.")
+        self.tally += Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
+        self.n_users += n_users
+
+    def merge(self, other: Analyzer) -> None:
+        """Add everything that another analyzer of the same collection counted."""
+        if other._wire != self._wire:
+            raise InvalidInputError("the other analyzer belongs to another collection; merge within one only.")
+        self.add(other.tally, other.n_users)
+        self.rejected += other.rejected
+
+    def sums(self) -> NDArray[np.float64]:
+        """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
+        refuse_too_few(self.n_users, self.announcement.min_users)
+        self._refuse_inconsistent()
+        bound = self.announcement.plan.request.facts().bound
+        estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
+        return (2.0 * estimate - self.n_users) * bound
+
+    def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
+        return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
+
+    def _refuse_inconsistent(self) -> None:
+        if self._breaks_one_each(self.tally, self.n_users):
+            raise InvalidInputError(
+                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
+                " messages were lost or added on the way, so nothing may be published."
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the counts, whole or not at all, to continue later."""
+        document = {
+            "schema": COUNTS_SCHEMA,
+            "announcement": self.announcement.to_json(),
+            "n_users": self.n_users,
+            "rejected": self.rejected,
+        }
+        write_container(Path(path), document, {"ones": self.tally.ones, "zeros": self.tally.zeros})
+
+    @staticmethod
+    def load(path: str | Path) -> Analyzer:
+        """Continue with counts that `save` wrote; `DamagedFileError` for anything else."""
+        document, arrays = read_container(Path(path), COUNTS_SCHEMA)
+        try:
+            analyzer = Analyzer(Announcement.from_json(document["announcement"]))
+            analyzer.add(Tally(arrays["ones"], arrays["zeros"]), document["n_users"])
+            analyzer.rejected = require_integer("rejected", document["rejected"], low=0, high=10**12)
+        except (KeyError, TypeError, InvalidInputError) as error:
+            raise DamagedFileError(f"{str(path)!r} does not hold counts ({error}); write it again.") from error
+        return analyzer

@@ -1,0 +1,231 @@
+"""The rounds of a data collection, in the only order in which they keep the promise.
+
+    enrollment    users opt in (and report a randomized label): how many there are becomes public
+    collection    the plan is fixed from those counts and announced; users send messages, some drop out
+    publication   the sums are published, if enough users took part
+
+Going back, skipping a round or adding to what is closed raises `WrongRoundError`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Contract, InfeasibleError, InvalidInputError, Plan, PrivkdeError
+from accounting.choosing import Progress
+from accounting.errors import require_choice, require_integer
+from accounting.mechanisms import LabelResponse
+from accounting.planning import plan
+from accounting.request import MOST_USERS, PlanRequest, read_request
+from privkde.draws.randomness import new_public_seed, public_stream
+from privkde.kernels import KernelChoice
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.model import DensityModel, Label, promised
+from privkde.protocol.parties import Analyzer
+
+SMALL_CLASSES = ("refuse", "exclude")
+
+
+class WrongRoundError(PrivkdeError):
+    """An operation that is not allowed in the collection's current round."""
+
+
+class ExcludedClassWarning(UserWarning):
+    """A class was too small to be released."""
+
+
+class Round(StrEnum):
+    """Where a collection stands."""
+
+    ENROLLMENT = "enrollment"
+    COLLECTION = "collection"
+    PUBLICATION = "publication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is promised and planned for before anybody enrolls.
+
+    `request` holds the fields of `accounting.PlanRequest` except `users` and `classes`. If it holds `labels="joint"`,
+    users do not report a label: it travels with their features.
+    """
+
+    request: Mapping[str, Any]
+    labels: tuple[Label, ...] = ()
+    label_epsilon: float | None = None
+    bandwidth: float = 1.0
+    projection: int | None = None
+    public_seed: str = field(default_factory=new_public_seed)
+    small_classes: str = "refuse"
+
+    def __post_init__(self) -> None:
+        require_choice("small_classes", self.small_classes, SMALL_CLASSES)
+        if self.joint and (len(self.labels) < 2 or self.label_epsilon is not None):
+            raise InvalidInputError(
+                f"{len(self.labels)} labels and label_epsilon={self.label_epsilon!r} with joint labels; give at least"
+                " two labels and no label_epsilon: epsilon already protects labels."
+            )
+        largest = self.plan_request(MOST_USERS)
+        KernelChoice.planned(largest, bandwidth=self.bandwidth, projection=self.projection)
+        public_stream(self.public_seed)
+        if self.labels and not self.joint:
+            self.label_response()
+        if len({str(label) for label in self.labels}) < len(self.labels):
+            raise InvalidInputError(f"labels={self.labels!r} must differ as text, which names a class's collection.")
+
+    @property
+    def joint(self) -> bool:
+        """Whether one collection protects features and label together."""
+        return self.request.get("labels") == "joint"
+
+    @property
+    def n_groups(self) -> int:
+        """Collections that run side by side: one for each label that users report, else one."""
+        return 1 if self.joint else max(1, len(self.labels))
+
+    def plan_request(self, n_users: int, **fixed: Any) -> PlanRequest:
+        """The request to plan for a group of this size."""
+        classes = {"classes": len(self.labels)} if self.joint else {}
+        return read_request({**self.request, **classes, **fixed, "users": n_users})
+
+    def label_response(self) -> LabelResponse:
+        """The label mechanism."""
+        if self.label_epsilon is None:
+            raise InvalidInputError("label_epsilon=None with labels; give the ε of the labels' randomized response.")
+        return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
+
+    def announce(
+        self, n_users: int, group: str, bound: float | None, fixed: Plan | None, progress: Progress | None
+    ) -> Announcement:
+        """The announcement for a group of this size; all groups share the bound of the rounding."""
+        chosen = fixed or plan(self.plan_request(n_users, bound=bound), progress=progress)
+        return Announcement(
+            plan=chosen,
+            public_seed=self.public_seed,
+            bandwidth=self.bandwidth,
+            projection=self.projection,
+            group=group,
+        )
+
+
+class Collection:
+    """One collection from its first user to its published model."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.round = Round.ENROLLMENT
+        self.enrolled = np.zeros(terms.n_groups, np.int64)
+        self.released: tuple[int, ...] = ()
+        """Which classes (by number) are collected; all, unless small ones were excluded."""
+        self.analyzers: tuple[Analyzer, ...] = ()
+
+    def enroll(self, n_users: int) -> None:
+        """Users opt in without reporting a label."""
+        self._require(Round.ENROLLMENT)
+        if self.terms.labels and not self.terms.joint:
+            raise WrongRoundError("in this collection users enroll by reporting a label; use enroll_labels.")
+        self.enrolled += require_integer("users", n_users, low=0, high=10**9)
+
+    def enroll_labels(self, reported: NDArray[np.integer]) -> None:
+        """Users opt in with their randomized label, as a class number."""
+        self._require(Round.ENROLLMENT)
+        if not self.terms.labels or self.terms.joint:
+            raise WrongRoundError("in this collection users enroll without reporting a label; use enroll.")
+        numbers, n_classes = np.asarray(reported), len(self.terms.labels)
+        if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+            raise InvalidInputError(f"reports of shape {numbers.shape}, type {numbers.dtype}; give class numbers.")
+        if numbers.size and not 0 <= int(numbers.min()) <= int(numbers.max()) < n_classes:
+            raise InvalidInputError(f"a reported label is not one of the {n_classes} classes, 0 to {n_classes - 1}.")
+        self.enrolled += np.bincount(numbers.astype(np.int64), minlength=n_classes)
+
+    def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
+        """Close enrollment, plan for the public counts, and announce the plans.
+
+        A `fixed` plan was made before; it must fit the number of enrolled users.
+        """
+        self._require(Round.ENROLLMENT)
+        announcements, released = [], []
+        typical = max(2 * max(1, len(self.terms.labels)), int(self.enrolled.mean()))
+        bound = self.terms.plan_request(typical, min_users=None).rounding_bound
+        for number, count in enumerate(self.enrolled.tolist()):
+            name = str(self.terms.labels[number]) if self.terms.n_groups > 1 else ""
+            try:
+                if fixed is not None and count < fixed.request.counted_users:
+                    raise InfeasibleError(
+                        f"{count} users enrolled and the plan counts on {fixed.request.counted_users};"
+                        " enroll more, or plan with a smaller min_users."
+                    )
+                announcements.append(self.terms.announce(count, name, bound, fixed, progress))
+                released.append(number)
+            except PrivkdeError as error:
+                self._refuse_or_exclude(number, count, error)
+        if not announcements:
+            raise InfeasibleError("every class is too small for this promise; raise epsilon or enroll more users.")
+        self.released = tuple(released)
+        self.analyzers = tuple(Analyzer(announcement) for announcement in announcements)
+        self.round = Round.COLLECTION
+        return tuple(announcements)
+
+    def _refuse_or_exclude(self, number: int, count: int, error: PrivkdeError) -> None:
+        if self.terms.n_groups == 1:
+            raise error
+        text = f"class {self.terms.labels[number]!r}, reported by {count} users: {error}"
+        small = isinstance(error, InfeasibleError) or count < max(2, self.terms.request.get("min_users") or 0)
+        if not small or self.terms.small_classes == "refuse":
+            raise type(error)(text) from error
+        warnings.warn(f"excluded: {text}", ExcludedClassWarning, stacklevel=4)
+
+    def count(self, position: int, analyzer: Analyzer) -> None:
+        """Add what was counted for the group at this position among the released ones."""
+        self._require(Round.COLLECTION)
+        require_integer("position", position, low=0, high=len(self.analyzers) - 1)
+        mine, enrolled = self.analyzers[position], int(self.enrolled[self.released[position]])
+        if mine.n_users + analyzer.n_users > enrolled:
+            raise InvalidInputError(
+                f"{mine.n_users + analyzer.n_users} users would be counted and {enrolled} enrolled;"
+                " somebody was counted twice or never enrolled."
+            )
+        mine.merge(analyzer)
+
+    def publish(self, *, private: bool) -> DensityModel:
+        """Close the collection and publish the sums; refused (and still open) if too few users took part.
+
+        `private` says whether all private draws came from secret randomness, which the analyzer cannot see.
+        """
+        self._require(Round.COLLECTION)
+        sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
+        model = DensityModel(
+            announcements=tuple(analyzer.announcement for analyzer in self.analyzers),
+            sums=sums,
+            n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
+            contract=self.contract(private=private),
+            private=private,
+            labels=self._labels(),
+        )
+        self.round = Round.PUBLICATION
+        return model
+
+    def _labels(self) -> tuple[Label, ...]:
+        """The labels that are published: those of the released groups, or all labels if there is one group."""
+        if self.terms.n_groups == 1:
+            return self.terms.labels
+        return tuple(self.terms.labels[number] for number in self.released)
+
+    def contract(self, *, private: bool) -> Contract:
+        """What the whole collection promises, once the plan is fixed."""
+        if self.round is Round.ENROLLMENT:
+            raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")
+        plans = [analyzer.announcement.plan for analyzer in self.analyzers]
+        separate = self.terms.labels and not self.terms.joint
+        return promised(plans, self.terms.label_response() if separate else None, private=private)
+
+    def _require(self, needed: Round) -> None:
+        if self.round is not needed:
+            raise WrongRoundError(f"this belongs to the {needed} round; the collection is in the {self.round} round.")

@@ -1,0 +1,121 @@
+"""Routes that compute and keep nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Request, Response
+from starlette.responses import JSONResponse
+
+import privkde
+from accounting import PlanRequest
+from accounting.kernels import KERNELS
+from accounting.mechanisms import BITSUMS
+from accounting.request import ACCOUNTANTS, LABELS
+from accounting.solving import SolveRequest
+from privkde.service import documents
+from privkde.service.jobs import COMPARED
+from privkde.service.problems import EVERYWHERE, EXCEEDED, INFEASIBLE, UNLIKE, WORK, described
+from privkde.service.reading import Reads, StrictRoute, example
+from privkde.service.requests import RELEASE, ComposeRequest, ProfileRequest
+
+PLANNED = (*EVERYWHERE, *WORK, INFEASIBLE)
+planning = APIRouter(prefix="/v1/plan", tags=["planning"], route_class=StrictRoute, responses=described(*PLANNED))
+composition = APIRouter(tags=["composition"], route_class=StrictRoute, responses=described(*PLANNED, UNLIKE, EXCEEDED))
+facts = APIRouter(tags=["facts"], responses=described(*EVERYWHERE))
+
+
+SMALL: dict[str, Any] = {"users": 2_000, "dim": 8, "epsilon": 2.0, "delta": 1e-6, "accountant": "pld"}
+TARGET = {"unknown": "epsilon", "target_error": 0.3, "users": 30_000, "dim": 16, "delta": 1e-6}
+SEVERAL = {"releases": [{**RELEASE, "times": 10}], "delta": 1e-5, "epsilon": 5.0}
+
+PlanBody = Annotated[PlanRequest, Reads(PlanRequest), example(SMALL)]
+SolveBody = Annotated[Any, Reads(SolveRequest), example(TARGET)]
+ProfileBody = Annotated[ProfileRequest, Reads(ProfileRequest), Body()]
+ComposeBody = Annotated[ComposeRequest, Reads(ComposeRequest), example(SEVERAL)]
+
+
+async def _computed(request: Request, job: str, body: Any) -> Response:
+    """A worker's answer as it is: its shape is declared, and tests hold it to that."""
+    return Response(await request.app.state.workers.run(job, body), media_type="application/json")
+
+
+@planning.post("", response_model=documents.Plan, summary="Plan the noise for a promise")
+async def plan(request: Request, body: PlanBody) -> Response:
+    """`plan_budget`: the same request always gives the same plan, which is what `privkde plan --json` prints."""
+    return await _computed(request, "plan", body)
+
+
+@planning.post("/compare", response_model=documents.Comparison, summary="The same promise kept in several ways")
+async def compare(request: Request, body: PlanBody) -> Response:
+    """Every rung of the ladder, every bitsum protocol and both ways to protect labels, side by side."""
+    workers = request.app.state.workers
+    answers = await asyncio.gather(*(workers.run(f"compare {group}", body) for group in COMPARED))
+    groups = dict(zip(COMPARED, map(json.loads, answers), strict=True))
+    return JSONResponse({"schema": "privkde.comparison/1", **groups})
+
+
+@planning.post("/solve", response_model=documents.Plan, summary="The smallest ε, number of users or repetitions")
+async def solve(request: Request, body: SolveBody) -> Response:
+    """`solve`: leave out what is to be found and name it as `unknown`."""
+    return await _computed(request, "solve", body)
+
+
+@planning.post("/estimate", response_model=documents.Estimate, summary="Predicted error, without the last proof")
+async def estimate(request: Request, body: PlanBody) -> Response:
+    """Quick: to draw curves with, not to promise."""
+    return await _computed(request, "estimate", body)
+
+
+@planning.post("/profile", response_model=documents.Profile, summary="δ(ε) and the best attack")
+async def profile(request: Request, body: ProfileBody) -> Response:
+    """The whole profile of a plan, and how often the best attack finds a person at 1 % and 10 % false positives."""
+    return await _computed(request, "profile", body)
+
+
+@composition.post("/v1/compose", response_model=documents.Composition, summary="What several releases cost together")
+async def compose(request: Request, body: ComposeBody) -> Response:
+    """Plans and promises about the same people, composed by their privacy losses; refused beyond a budget."""
+    return await _computed(request, "compose", body)
+
+
+@facts.get("/v1/kernels", response_model=documents.Kernels, summary="Kernel families")
+async def kernels() -> dict[str, Any]:
+    """What a request may name as `kernel`."""
+    rows = [
+        {
+            "name": kernel.name,
+            "description": kernel.summary,
+            "takes_repetitions": kernel.takes_repetitions,
+            "takes_bias": kernel.takes_bias,
+            "takes_bound": kernel.takes_bound,
+            "bits_touched_at_64_dimensions": kernel.facts(dim=64).touched.total,
+        }
+        for kernel in KERNELS.values()
+    ]
+    return {"schema": "privkde.kernels/1", "kernels": rows}
+
+
+@facts.get("/v1/bitsums", response_model=documents.Bitsums, summary="Bitsum protocols and accountants")
+async def bitsums() -> dict[str, Any]:
+    """What a request may name as `bitsum`, `accountant` and `labels`."""
+    return {
+        "schema": "privkde.bitsums/1",
+        "bitsums": [{"name": name, "description": law.summary} for name, law in BITSUMS.items()],
+        "accountants": list(ACCOUNTANTS),
+        "labels": list(LABELS),
+    }
+
+
+@facts.get("/healthz", response_model=documents.Health, summary="Whether the service answers")
+async def health(request: Request) -> dict[str, str]:
+    """Ok if there are processes to plan with; else the next request starts them again."""
+    return {"status": "ok" if request.app.state.workers.healthy else "restarting"}
+
+
+@facts.get("/version", response_model=documents.Version, summary="Which privkde answers")
+async def version() -> dict[str, str]:
+    """The library's version."""
+    return {"name": "privkde", "version": privkde.__version__}

@@ -1,0 +1,112 @@
+"""Reading requests: strict JSON, checked by the library's own rules and described by its own declarations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Body, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
+from pydantic_core import CoreSchema, core_schema
+
+from accounting.fields import read
+from privkde.service.problems import MALFORMED, Problem
+
+DEEPEST = 24
+"""Levels of nesting; a plan's tree of contracts has about ten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """Marks a body that the library reads: its declared fields are the schema, its errors are the answer."""
+
+    record: Any
+
+    def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Pydantic describes the record; `read` makes it."""
+        return core_schema.no_info_plain_validator_function(
+            lambda values: read(self.record, values), json_schema_input_schema=handler.generate_schema(self.record)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """Say that no other names are taken."""
+        described = handler(schema)
+        handler.resolve_ref_schema(described)["additionalProperties"] = False
+        return described
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedBy:
+    """Marks a value that has the shape of a document, which the library checks by itself."""
+
+    document: Any
+
+    def __get_pydantic_json_schema__(self, _schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        """The document's schema."""
+        return handler(TypeAdapter(self.document).core_schema)
+
+
+def example(values: Any) -> Any:
+    """A body with one example in the OpenAPI document; tests send them all."""
+    return Body(openapi_examples={"example": {"value": values}})
+
+
+class StrictRequest(Request):
+    """A request whose JSON is read by `json_object`."""
+
+    async def json(self) -> Any:
+        """The JSON object in the body, or a `Problem`."""
+        return json_object(await self.body())
+
+
+class StrictRoute(APIRoute):
+    """A route that reads its body strictly."""
+
+    def get_route_handler(self) -> Callable[[Request], Any]:
+        """Handle a `StrictRequest` in place of the request."""
+        handle = super().get_route_handler()
+
+        async def strictly(request: Request) -> Response:
+            response: Response = await handle(StrictRequest(request.scope, request.receive))
+            return response
+
+        return strictly
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a text, or a `Problem`."""
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_refuse_twice)
+        json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is not text
+        _refuse_deep(value, DEEPEST)
+    except (ValueError, RecursionError):
+        raise Problem(
+            MALFORMED, f"send one JSON object in UTF-8: each name once, no NaN, nested at most {DEEPEST} deep."
+        ) from None
+    if not isinstance(value, dict):
+        raise Problem(MALFORMED, f"a JSON object is needed, not {type(value).__name__}.")
+    return value
+
+
+def _refuse_deep(value: Any, left: int) -> None:
+    if left == 0:
+        raise ValueError("nested too deep")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            _refuse_deep(item, left - 1)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(name)
+
+
+def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a name is given twice")
+    return members

@@ -1,0 +1,99 @@
+"""What the service is sent, beside `PlanRequest` and `SolveRequest` of the library: declared and checked in its way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import ConfigDict
+
+from accounting import Adjacency, InvalidInputError, View
+from accounting.fields import Record, Rule, check_fields
+from accounting.releases.release import LARGEST_EPSILON, MOST_RELEASES
+from privkde.ledger.records import LARGEST_BUDGET, VIEWS, Composition
+from privkde.service import documents
+from privkde.service.reading import DescribedBy
+
+RELEASE = {"name": "weekly counts", "guarantee": {"epsilon": 0.5, "delta": 1e-7}}
+"""An example."""
+CLOSED = ConfigDict(extra="forbid")
+"""For records inside others: pydantic says that no other names are taken."""
+_PLAN = Rule("a document that POST /v1/plan answered", unset="none")
+_COMPOSITION = Rule("how releases are added up", choices=tuple(map(str, Composition)))
+_VIEW = "what the adversary sees"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfileRequest(Record):
+    """A plan whose profile is wanted."""
+
+    plan: Annotated[dict[str, Any], DescribedBy(documents.Plan), _PLAN]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuaranteeRequest(Record):
+    """A promise of something that was not planned here."""
+
+    __pydantic_config__ = CLOSED
+
+    epsilon: Annotated[float, Rule("ε of the release", 0, LARGEST_EPSILON)]
+    delta: Annotated[float, Rule("δ of the release", 0, 1)] = 0.0
+    adjacency: Annotated[str, Rule("what is replaced", choices=tuple(map(str, Adjacency)))] = "replace-one"
+    view: Annotated[str, Rule(_VIEW, choices=tuple(map(str, View)))] = "communication"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRequest:
+    """One thing that was or will be published: either a plan or a guarantee."""
+
+    __pydantic_config__ = CLOSED
+
+    name: Annotated[str, Rule("what is released, in 1 to 200 printable characters")]
+    plan: Annotated[dict[str, Any] | None, DescribedBy(documents.Plan), _PLAN] = None
+    guarantee: Annotated[GuaranteeRequest | None, Rule("its promise, if it was not planned here", unset="none")] = None
+    view: Annotated[str | None, Rule(f"of a plan: {_VIEW}", choices=tuple(map(str, VIEWS)), unset="communication")] = (
+        None
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if (self.plan is None) == (self.guarantee is None):
+            raise InvalidInputError(f"release {self.name!r} must have either a plan or a guarantee; give one of them.")
+        if self.view is not None and self.guarantee is not None:
+            raise InvalidInputError("view beside a guarantee: a guarantee names its own view; put it there.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatedRelease(ReleaseRequest):
+    """A release that is made one or more times."""
+
+    times: Annotated[int, Rule("how often it is released", 1, MOST_RELEASES)] = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComposeRequest:
+    """Releases about the same people, whose cost together is wanted."""
+
+    releases: Annotated[tuple[RepeatedRelease, ...], Rule("what is to be released")]
+    delta: Annotated[float, Rule("δ at which the cost is stated", 0, 0.5)]
+    charged: Annotated[tuple[RepeatedRelease, ...], Rule("what was released before")] = ()
+    epsilon: Annotated[
+        float | None, Rule("refuse a total ε beyond it", 0, LARGEST_BUDGET, above_low=True, unset="none")
+    ] = None
+    composition: Annotated[str, _COMPOSITION] = "pld"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if not self.releases:
+            raise InvalidInputError("releases=[] cannot be composed; give at least one.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRequest(Record):
+    """A new budget."""
+
+    name: Annotated[str, Rule("1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit")]
+    epsilon: Annotated[float, Rule("ε of all releases together", 0, LARGEST_BUDGET, above_low=True)]
+    delta: Annotated[float, Rule("δ of all releases together; below 1", 0, 1)]
+    view: Annotated[str, Rule(_VIEW, choices=tuple(map(str, VIEWS)))] = "communication"
+    composition: Annotated[str, _COMPOSITION] = "pld"

@@ -1,0 +1,108 @@
+"""Vectors and labels in files: arrays of `.npz` archives, or columns of Parquet files (extra `beam`)."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from privkde.storage.columns import PARQUET, column_names, read_labels, read_matrix
+from privkde.storage.files import whole_file
+from privkde.storage.user_blocks import Index
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """A matrix in a file, mapped again for every block, so that memory does not grow with what was read."""
+
+    path: Path
+    offset: int
+    dtype: np.dtype[Any]
+    shape: tuple[int, int]
+
+    def __getitem__(self, index: Index, /) -> NDArray[np.floating]:
+        """Copies of these rows: an array of numbers never gives views."""
+        mapped = np.memmap(self.path, dtype=self.dtype, mode="r", offset=self.offset, shape=self.shape)
+        return np.asarray(mapped[index])
+
+
+def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
+    """The matrix or column `name` of a file; arrays are mapped if stored uncompressed in C order, else loaded."""
+    if path.suffix == PARQUET:
+        return read_matrix(path, name)
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        info = _member(archive, path, name)
+        with archive.open(info) as member:
+            version = np.lib.format.read_magic(member)
+            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+            shape, fortran, dtype = read(member)
+            header = member.tell()
+        if len(shape) != 2 or dtype.kind != "f":
+            raise InvalidInputError(
+                f"array {name!r} of {str(path)!r} has shape {shape} and type {dtype}; vectors are real, (rows, dim)."
+            )
+        if info.file_size != header + math.prod(shape) * dtype.itemsize:
+            raise InvalidInputError(f"array {name!r} of {str(path)!r} is not as long as it says; write it again.")
+        if info.compress_type == zipfile.ZIP_STORED and not fortran:
+            return StoredRows(path, _data_offset(path, info) + header, dtype, (int(shape[0]), int(shape[1])))
+    return read_array(path, name)
+
+
+def read_array(path: Path, name: str) -> NDArray[Any]:
+    """A small array or column, such as labels; nothing is unpickled."""
+    if path.suffix == PARQUET:
+        return read_labels(path, name)
+    with _reading(path), zipfile.ZipFile(path) as archive, archive.open(_member(archive, path, name)) as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def holds(path: Path, name: str) -> bool:
+    """Whether a file has this array or column."""
+    if path.suffix == PARQUET:
+        return name in column_names(path)
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        return f"{name}.npy" in archive.namelist()
+
+
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """An archive that can be mapped, whole or not at all; equal arrays give equal files."""
+    with whole_file(path) as temporary, temporary.open("wb") as archive:
+        np.savez(archive, allow_pickle=False, **arrays)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a damaged archive makes of zipfile and NumPy, which have a dozen errors for it, as one of ours."""
+    try:
+        yield
+    except (InvalidInputError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"{str(path)!r} is not an intact .npz archive of plain arrays ({error}); write it with numpy.savez,"
+            " or as Parquet."
+        ) from error
+
+
+def _member(archive: zipfile.ZipFile, path: Path, name: str) -> zipfile.ZipInfo:
+    held = archive.namelist()
+    if f"{name}.npy" not in held:
+        names = ", ".join(member.removesuffix(".npy") for member in held) or "none"
+        raise InvalidInputError(f"{str(path)!r} has no array {name!r}; it has {names}.")
+    return archive.getinfo(f"{name}.npy")
+
+
+def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:
+    """Where a stored member's bytes begin: after its local header, whose two lengths are in its bytes 26 to 30."""
+    with path.open("rb") as file:
+        file.seek(info.header_offset + 26)
+        name, extra = np.frombuffer(file.read(4), "<u2")
+    return info.header_offset + 30 + int(name) + int(extra)

@@ -1,0 +1,99 @@
+"""Files and folders that are either written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+
+from accounting import InvalidInputError
+
+TEMPORARY = ".privkde-"
+"""How the names of files and folders that are being written begin."""
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a path that cannot take a file, before any work is done for it."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    if path.is_dir():
+        raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
+
+
+@contextmanager
+def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
+    """A temporary file to fill; it takes the place of `path` if the block ends without an error.
+
+    With `once` a file that is there already stays as it is, and `FileExistsError` is raised. A process that is killed
+    leaves its temporary file.
+    """
+    require_writable(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY, suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        os.chmod(temporary, 0o666 & ~_umask())
+        if once:
+            os.link(temporary, path)
+        else:
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def require_replaceable(path: Path, own: Sequence[str]) -> None:
+    """Refuse a place that cannot take a folder, or holds files that match none of the patterns `own`."""
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise InvalidInputError(f"path {str(path)!r} is a file; name a folder.")
+    names = [entry.name for entry in path.iterdir()]
+    foreign = sorted(name for name in names if not any(fnmatch(name, pattern) for pattern in own))
+    if foreign:
+        raise InvalidInputError(
+            f"folder {str(path)!r} holds {foreign[0]!r}, which would be lost; choose another folder."
+        )
+
+
+@contextmanager
+def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
+    """A temporary folder to fill; it takes the place of `path` if the block ends without an error.
+
+    A folder that is there already is replaced if all its files match the patterns `own`.
+    """
+    target = path.resolve()
+    require_replaceable(target, own)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=TEMPORARY))
+    try:
+        filled = temporary / target.name
+        filled.mkdir()
+        yield filled
+        if target.exists():
+            require_replaceable(target, own)
+            os.replace(target, temporary / "old")
+        os.replace(filled, target)
+    except BaseException:
+        if (temporary / "old").exists():
+            os.replace(temporary / "old", target)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

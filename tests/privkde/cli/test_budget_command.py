@@ -1,0 +1,157 @@
+"""`privkde budget` as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from accounting.releases.release import Release
+from privkde.cli import main
+from privkde.ledger import Ledger, LedgerUnavailableError
+from tests.plans import plan_for
+from tests.privkde.cli.test_command_line import refuse
+
+SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
+CREATE = ("create", "telemetry", "--epsilon", "2", "--delta", "1e-6")
+CHARGE = ("charge", "telemetry", "--epsilon", "1", "--name", "week")
+
+
+@pytest.fixture(autouse=True)
+def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Commands run in an empty folder, with nothing in the environment."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PRIVKDE_LEDGER", raising=False)
+    return tmp_path / "privkde-ledger.sqlite"
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(["budget", *arguments]) == code
+    return capsys.readouterr().out
+
+
+def test_create_charge_show_history(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "telemetry" in run(capsys, *CREATE, "--composition", "basic")
+    assert ledger.exists()
+    output = run(capsys, *CHARGE, "--delta", "1e-7", "--key", "week [1]")
+    assert "week [1]" in output
+    assert "ε = 1 after 1 charges" in output
+    shown = json.loads(run(capsys, "show", "telemetry", "--json"))
+    assert (shown["spent"], shown["remaining"], shown["n_charges"]) == (1.0, 1.0, 1)
+    assert [standing["spent"] for standing in json.loads(run(capsys, "show", "--json"))] == [1.0]
+    (charge,) = json.loads(run(capsys, "history", "telemetry", "--json"))
+    assert (charge["schema"], charge["key"], charge["name"]) == ("privkde.charge/1", "week [1]", "week")
+    assert charge["guarantee"]["delta"] == 1e-7
+    table = run(capsys, "history", "telemetry")
+    assert "week [1]" in table
+    assert "1e-07" in table
+    assert re.search(r"telemetry +2 +1e-06 +1 +1 +1 +communication +basic", run(capsys, "show"))
+
+
+def test_an_exceeded_budget_ends_with_1_and_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE, "--composition", "basic")
+    run(capsys, *CHARGE)
+    assert main(["budget", "charge", "telemetry", "--epsilon", "1.5", "--name", "more"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "requested ε=1.5, remaining ε=1, difference ε=0.5" in captured.err
+    assert json.loads(run(capsys, "show", "telemetry", "--json"))["n_charges"] == 1
+
+
+def test_a_dry_run_charges_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE, "--composition", "basic")
+    assert "fits" in run(capsys, *CHARGE, "--dry-run")
+    too_much = ("charge", "telemetry", "--epsilon", "2.5", "--name", "more", "--dry-run")
+    assert "exceeds the budget by ε = 0.5" in run(capsys, *too_much, code=1)
+    assert json.loads(run(capsys, "history", "telemetry", "--json")) == []
+
+
+def test_without_a_key_every_charge_counts_and_with_one_only_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    output = [run(capsys, *CHARGE[:3], "0.1", *CHARGE[4:]) for _ in range(2)]
+    keys = [charge["key"] for charge in json.loads(run(capsys, "history", "telemetry", "--json"))]
+    assert len(set(keys)) == 2
+    assert [key in text for key, text in zip(keys, output, strict=True)] == [True, True]
+    for _ in range(2):
+        run(capsys, *CHARGE[:3], "0.1", *CHARGE[4:], "--key", "k")
+    assert len(json.loads(run(capsys, "history", "telemetry", "--json"))) == 3
+    assert "key='k' was used" in refuse(capsys, "budget", *CHARGE, "--key", "k")
+
+
+@pytest.mark.parametrize("view", ["communication", "model"])
+def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], view: str) -> None:
+    plan = plan_for(**SMALL)
+    Path("plan.json").write_text(plan.dumps(), encoding="utf-8")
+    run(capsys, *CREATE, "--view", view)
+    run(capsys, "charge", "telemetry", "--plan", "plan.json", "--name", "collection", "--key", "1")
+    with Ledger.open("privkde-ledger.sqlite") as ledger:
+        (charge,) = ledger.history("telemetry")
+    assert charge.plan_sha256 == plan.sha256()
+    assert charge.release.profiles == Release.of_plan("collection", plan).profiles
+    assert charge.guarantee.view == view
+
+
+def test_an_altered_or_broken_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    document = plan_for(**SMALL).to_json()
+    document["instance"]["parameters"]["flip_probability"] *= 0.9
+    charge = ("budget", "charge", "telemetry", "--plan", "plan.json", "--name", "a")
+    for text, message in ((json.dumps(document), "altered"), ("{", "is not JSON"), ("{}", "schema")):
+        Path("plan.json").write_text(text, encoding="utf-8")
+        assert message in refuse(capsys, *charge)
+    Path("plan.json").unlink()
+    assert "No such file" in refuse(capsys, *charge)
+    assert "--delta has no effect" in refuse(capsys, *charge, "--delta", "1e-9")
+
+
+def test_only_create_makes_a_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in (CHARGE, ("show",), ("history", "telemetry")):
+        assert "there is no ledger at 'privkde-ledger.sqlite'" in refuse(capsys, "budget", *command)
+    assert not ledger.exists()
+
+
+def test_bad_input_ends_with_2(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    assert "exists" in refuse(capsys, "budget", *CREATE)
+    assert "there is no budget 'other'" in refuse(capsys, "budget", "show", "other")
+    assert "view='local'" in refuse(capsys, "budget", "create", "b", *CREATE[2:], "--view", "local")
+    assert "Did you mean 'basic'" in refuse(capsys, "budget", "create", "b", *CREATE[2:], "--composition", "basis")
+    assert "is required" in refuse(capsys, "budget", "charge", "telemetry", "--name", "a")
+    assert "not allowed with" in refuse(capsys, "budget", *CHARGE, "--plan", "plan.json")
+    assert "epsilon=-1.0" in refuse(capsys, "budget", "charge", "telemetry", "--epsilon", "-1", "--name", "a")
+
+
+def test_the_ledger_is_named_by_option_or_environment(
+    ledger: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, *CREATE, "--ledger", "other.sqlite")
+    assert Path("other.sqlite").exists()
+    assert not ledger.exists()
+    monkeypatch.setenv("PRIVKDE_LEDGER", "other.sqlite")
+    assert len(json.loads(run(capsys, "show", "--json"))) == 1
+    monkeypatch.setenv("PRIVKDE_LEDGER", "")
+    assert "privkde-ledger.sqlite" in refuse(capsys, "budget", "show")
+
+
+def test_a_ledger_on_either_kind_of_database(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE, "--ledger", where)
+    run(capsys, *CHARGE, "--ledger", where)
+    assert json.loads(run(capsys, "show", "telemetry", "--json", "--ledger", where))["n_charges"] == 1
+
+
+def test_a_lost_connection_leaves_the_key_to_try_again_with(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, *CREATE)
+    keys = []
+
+    def lose(ledger: Ledger, name: str, release: Release, *, key: str, plan_sha256: str | None) -> None:
+        keys.append(key)
+        raise LedgerUnavailableError("the line is dead; try again later.")
+
+    monkeypatch.setattr(Ledger, "charge", lose)
+    output = refuse(capsys, "budget", *CHARGE)
+    assert f"The key is {keys[0]!r}" in output

@@ -1,0 +1,229 @@
+"""The command line as a person or a script uses it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from accounting import Plan
+from accounting.composition import LADDER
+from privkde.cli import main
+from tests.plans import made_once
+
+REQUEST = [
+    "plan",
+    "--users",
+    "2000",
+    "--dim",
+    "16",
+    "--kernel",
+    "gaussian",
+    "--repetitions",
+    "16",
+    "--bitsum",
+    "rr",
+    "--epsilon",
+    "1",
+    "--delta",
+    "1e-6",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plans_made_once() -> Iterator[None]:
+    with made_once():
+        yield
+
+
+def run(capsys: pytest.CaptureFixture[str], *extra: str) -> str:
+    assert main([*REQUEST, *extra]) == 0
+    return capsys.readouterr().out
+
+
+def refuse(capsys: pytest.CaptureFixture[str], *arguments: str, command: Callable[[Sequence[str]], int] = main) -> str:
+    """Exit code 2, one line on standard error, nothing on standard output, no traceback."""
+    with pytest.raises(SystemExit) as stopped:
+        command(list(arguments))
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = [line for line in captured.err.splitlines() if line.strip()]
+    assert len(lines) == 1
+    assert lines[0].startswith("privkde: error: ")
+    return lines[0]
+
+
+def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Plan.from_json(json.loads(run(capsys, "--accountant", "pld", "--json")))
+    assert 0.0 < plan.parameters["flip_probability"] < 0.5
+    assert plan.accountant == "pld"
+
+
+def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
+    text = run(capsys)
+    for word in ("flip_probability", "pld (used)", "advanced", "basic", "paper", "Theorem 3.2"):
+        assert word in text
+
+
+def cells(text: str, first: str) -> list[str]:
+    """The line of a table that begins with this cell."""
+    (found,) = [line.split() for line in text.splitlines() if line.split()[:1] == [first]]
+    return found
+
+
+def test_compare_shows_the_ladder_and_both_ways_to_protect_labels(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    picture = tmp_path / "ladder.svg"
+    labels = ["--classes", "2", "--label-epsilon", "2", "--accountant", "basic"]
+    text = run(capsys, "--compare", *labels, "--plot", str(picture))
+    assert cells(text, "accountant")[1:] == ["parameter", "value", "RMSE", "noise", "error", "messages"]
+    rows = {name: cells(text, name) for name in LADDER}
+    assert all(row[1] == "flip_probability" for row in rows.values())
+    noise = {name: float(row[4]) for name, row in rows.items()}
+    assert noise["paper"] > max(noise["basic"], noise["advanced"]) > noise["geometric"] > noise["pld"] > 0.0
+    for _, _, value, rmse, found, error, messages in rows.values():
+        p = float(value)
+        one = math.sqrt(1000 * p * (1.0 - p)) / (1.0 - 2.0 * p)  # 1,000 users in each class
+        assert float(rmse) == pytest.approx(one, rel=1e-2)
+        assert float(found) == pytest.approx(2.0 * math.sqrt(2.0) * one, rel=1e-2)
+        assert 0.25 < float(error) < 5.0
+        assert messages == "16"
+    assert cells(text, "separate")[1:3] == ["1", "2"]
+    assert cells(text, "joint")[1:4] == ["←", "3", "together"]
+    assert "recommended" in text
+    drawing = picture.read_text()
+    assert drawing.lstrip().startswith("<?xml")
+    assert all(name in drawing for name in LADDER)
+
+
+def test_compare_lists_rungs_that_do_not_apply(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*REQUEST[:-6], "--bitsum", "poisson", "--epsilon", "1", "--delta", "1e-6", "--compare"]) == 0
+    assert "published" in capsys.readouterr().out
+
+
+def test_explain_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target, picture = tmp_path / "plan.json", tmp_path / "profile.svg"
+    text = run(capsys, "--bitsum", "poisson", "--explain", "--output", str(target), "--plot", str(picture))
+    assert "Promise" in text
+    plan = Plan.from_json(json.loads(target.read_text()))
+    assert f"{plan.bitsum_rmse:.6g}" in text
+    drawing = picture.read_text()
+    assert drawing.lstrip().startswith("<?xml")
+    assert len(drawing) > 5_000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "profile.svg"]
+
+
+def test_solve(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = [
+        "plan",
+        "--dim",
+        "8",
+        "--repetitions",
+        "16",
+        "--users",
+        "300",
+        "--delta",
+        "1e-6",
+        "--solve",
+        "epsilon",
+        "--target-error",
+        "0.3",
+        "--bitsum",
+        "poisson",
+        "--accountant",
+        "advanced",
+        "--json",
+    ]
+    assert main(arguments) == 0
+    plan = Plan.from_json(json.loads(capsys.readouterr().out))
+    assert plan.error.total <= 0.3
+
+
+def test_labels_and_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["--bitsum", "poisson", "--accountant", "basic"]
+    text = run(capsys, *quick, "--classes", "4", "--label-epsilon", "5", "--min-users", "400", "--json")
+    plan = Plan.from_json(json.loads(text))
+    assert plan.request.counted_users == 400
+    assert any(g.epsilon == 6.0 for g in plan.guarantees)
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--epsilon", "nan"], "epsilon=nan"),
+        (["--epsilon", "-1"], "epsilon=-1.0"),
+        (["--epsilon", "two"], "--epsilon"),
+        (["--users", "1.5"], "--users"),
+        (["--delta", "2"], "delta=2.0"),
+        (["--kernel", "gausian"], "Did you mean 'gaussian'"),
+        (["--bitsum", "3mb"], "Did you mean '3nb'"),
+        (["--accountant", "pdl"], "Did you mean 'pld'"),
+        (["--epsion", "3"], "Did you mean --epsilon"),
+        (["--output", "/nonexistent/plan.json"], "does not exist"),
+        (["--plot", "/nonexistent/plan.svg"], "does not exist"),
+        (["--target-error", "0.1"], "--solve"),
+        (["--compare", "--json"], "--json has no effect with --compare"),
+        (["--solve", "delta"], "--solve='delta'"),
+        (["--plot", "profile.gif"], "'profile.gif' must end in"),
+        (["--solve", "epsilon", "--target-error", "0.1"], "leave it out"),
+        (["--users", "50", "--epsilon", "0.5", "--accountant", "paper"], "smallest feasible n"),
+    ],
+)
+def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], extra: list[str], words: str) -> None:
+    assert words in refuse(capsys, *REQUEST, *extra)
+
+
+def test_missing_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--delta is missing" in refuse(capsys, "plan", "--users", "100", "--dim", "8", "--epsilon", "1")
+
+
+def test_the_same_plan_is_drawn_as_the_same_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for name in ("one.svg", "two.svg"):
+        run(capsys, "--bitsum", "poisson", "--json", "--plot", str(tmp_path / name))
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_pictures_need_the_extra(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privkde.display.figures.find_spec", lambda _: None)
+    assert "pip install 'privkde[report]'" in refuse(capsys, *REQUEST, "--plot", "profile.svg")
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    for name in ("plan", "fit", "predict", "decode", "collect"):
+        assert re.search(rf"^ +{name} +\w", text, re.MULTILINE)
+        with pytest.raises(SystemExit) as stopped:
+            main([name, "--help"])
+        assert stopped.value.code == 0
+        assert f"privkde {name}" in capsys.readouterr().out
+
+
+def test_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "privkde.cli", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("privkde ")
+
+
+def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("privkde.cli.plan_command.plan_with_advice", interrupt)
+    assert main(REQUEST) == 130
+
+
+def test_unknown_picture_format_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refuse(capsys, *REQUEST, "--plot", str(tmp_path / "profile.gif"), "--output", str(tmp_path / "plan.json"))
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,322 @@
+"""`privkde fit`, `predict` and `decode` on small files, as a person or a script uses them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privkde import PrivateKDEClassifier
+from privkde.cli import main
+from privkde.learning.scoring import measured
+from privkde.protocol.model import DensityModel
+from tests.plans import made_once
+from tests.privkde.cli.test_command_line import refuse
+
+USERS, DIM = 600, 4
+CENTERS = {"north": np.array([0.0, 0.8, 0.0, 0.0]), "south": np.array([0.0, -0.8, 0.0, 0.0])}
+PLAN = [
+    "plan", "--users", str(USERS), "--dim", str(DIM), "--repetitions", "24", "--epsilon", "4", "--delta", "1e-5",
+    "--bitsum", "poisson", "--accountant", "pld",
+]  # fmt: skip
+CLASSES = ["--classes", "2", "--label-epsilon", "4"]
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def arrays(seed: int = 5) -> Arrays:
+    """Two clouds of users, queries from the same clouds, and a vocabulary with one term in each."""
+    rng = np.random.default_rng(seed)
+
+    def drawn(count: int) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
+        labels = np.array(list(CENTERS))[np.arange(count) % 2]
+        points = np.stack([CENTERS[label] for label in labels]) + 0.05 * rng.normal(size=(count, DIM))
+        return points.astype(np.float32), labels
+
+    x_train, y_train = drawn(USERS)
+    x_test, y_test = drawn(50)
+    vocabulary = np.stack([*CENTERS.values(), np.array([5.0, 5.0, 5.0, 5.0])]).astype(np.float32)
+    words = np.array(["up", "down", "nowhere"])
+    return {
+        "X_train": x_train, "y_train": y_train, "X_test": x_test, "y_test": y_test, "X": vocabulary, "words": words
+    }  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plans_made_once() -> Iterator[None]:
+    with made_once():
+        yield
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, a plan with and one without classes, and a model of each."""
+    folder = tmp_path_factory.mktemp("shop")
+    np.savez(folder / "data.npz", **arrays())  # type: ignore[arg-type]
+    assert main([*PLAN, "--output", str(folder / "density.json")]) == 0
+    assert main([*PLAN, *CLASSES, "--output", str(folder / "classes.json")]) == 0
+    for name in ("density", "classes"):
+        fit = ["fit", str(folder / "data.npz"), "--plan", str(folder / f"{name}.json"), "--insecure-seed", "7"]
+        assert main([*fit, "-o", str(folder / f"{name}.model")]) == 0
+    return folder
+
+
+@pytest.fixture
+def changed(shop: Path, tmp_path: Path) -> Callable[..., Path]:
+    """Data in which some arrays are replaced, or left out where None."""
+
+    def write(**replaced: NDArray[Any] | None) -> Path:
+        kept = {name: value for name, value in (arrays() | replaced).items() if value is not None}
+        np.savez(tmp_path / "changed.npz", **kept)  # type: ignore[arg-type]
+        return tmp_path / "changed.npz"
+
+    return write
+
+
+def out(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    capsys.readouterr()
+    assert main([str(one) for one in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def fit(data: Path, plan: Path, model: Path, *extra: str) -> list[str]:
+    return ["fit", str(data), "--plan", str(plan), "-o", str(model), *extra]
+
+
+def test_classifier_from_file_to_words(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    model, data, table = shop / "classes.model", shop / "data.npz", tmp_path / "predictions.csv"
+    text = out(capsys, "predict", model, data, "-o", table)
+    with table.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    assert header == ["row", "prediction"]
+    stored = arrays()
+    accuracy = measured(np.array([row[1] for row in rows]), stored["y_test"])
+    assert accuracy.value > 0.9
+    assert str(accuracy) in text
+    fitted = PrivateKDEClassifier.load(model)
+    assert [row[1] for row in rows] == fitted.predict(stored["X_test"]).tolist()
+    document = json.loads(out(capsys, "decode", model, data, "-k", "1", "--json"))
+    found = {one["class"]: one["terms"][0]["word"] for one in document["classes"]}
+    assert found == {"north": "up", "south": "down"}
+    assert document["private"] is False
+    assert "up" in out(capsys, "decode", model, data, "--contrast")
+
+
+def test_predictions_as_arrays(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    model, target = shop / "classes.model", tmp_path / "predictions.npz"
+    out(capsys, "predict", model, shop / "data.npz", "--rule", "mean", "-o", target)
+    fitted = PrivateKDEClassifier.load(model).set_params(rule="mean")
+    with np.load(target) as stored:
+        np.testing.assert_array_equal(stored["scores"], fitted.scores(arrays()["X_test"]))
+        np.testing.assert_array_equal(stored["classes"][stored["scores"].argmax(axis=1)], stored["prediction"])
+
+
+def test_density_from_file_to_words(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    model, data, target = shop / "density.model", shop / "data.npz", tmp_path / "density.npz"
+    text = out(capsys, "predict", model, data, "--vectors", "X", "-o", target)
+    assert "accuracy" not in text
+    with np.load(target) as stored:
+        np.testing.assert_array_equal(stored["density"], DensityModel.load(model).densities(arrays()["X"])[:, 0])
+        assert min(stored["density"][:2]) > stored["density"][2]
+    document = json.loads(out(capsys, "decode", model, data, "--json"))
+    assert {term["word"] for term in document["classes"][0]["terms"][:2]} == {"up", "down"}
+
+
+def test_a_seed_is_reproducible_and_said_to_be_not_private(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path
+) -> None:
+    command = fit(shop / "data.npz", shop / "classes.json", tmp_path / "again.model", "--insecure-seed", "7")
+    text = out(capsys, *command)
+    assert "not private" in text
+    assert "no protection" in text
+    assert (tmp_path / "again.model").read_bytes() == (shop / "classes.model").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["density", "classes"])
+def test_without_a_seed_the_promise_is_the_plans(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, name: str
+) -> None:
+    text = out(capsys, *fit(shop / "data.npz", shop / f"{name}.json", tmp_path / "model", "--bandwidth", "0.9"))
+    assert "not private" not in text
+    assert "(4, 1e-05)-DP (replace-one-features, communication view)" in text
+    model = DensityModel.load(tmp_path / "model")
+    assert model.private
+    assert sum(model.n_users) == USERS
+    assert model.announcements[0].bandwidth == 0.9
+    if name == "density":
+        assert json.loads(model.plans[0].dumps()) == json.loads((shop / "density.json").read_text())
+    else:
+        assert [plan.request.users for plan in model.plans] == list(model.n_users)
+        assert "(8, 1e-05)-DP (replace-one, model view)" in text
+
+
+def test_every_single_message_can_be_sent(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    command = fit(shop / "data.npz", shop / "density.json", tmp_path / "model", "--path", "faithful")
+    out(capsys, *command, "--public-seed", "ab" * 16)
+    assert DensityModel.load(tmp_path / "model").announcements[0].public_seed == "ab" * 16
+
+
+def test_small_classes_are_refused_or_excluded(
+    capsys: pytest.CaptureFixture[str], changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    labels = arrays()["y_train"].copy()
+    labels[:4] = "west"
+    data, plan, model = changed(y_train=labels), tmp_path / "plan.json", tmp_path / "model"
+    request = [*PLAN, "--classes", "3", "--label-epsilon", "8", "--min-users", "150", "--output", str(plan)]
+    assert main(request) == 0
+    capsys.readouterr()
+    assert "class 'west'" in refuse(capsys, *fit(data, plan, model, "--insecure-seed", "3"))
+    assert not model.exists()
+    assert main(fit(data, plan, model, "--insecure-seed", "3", "--small-classes", "exclude")) == 0
+    captured = capsys.readouterr()
+    assert captured.err.startswith("privkde: warning: excluded: class 'west'")
+    assert "(excluded)" in captured.out
+    assert DensityModel.load(model).labels == ("north", "south")
+
+
+def damaged_rows() -> NDArray[np.float32]:
+    rows = arrays()["X_train"].copy()
+    rows[17, 2] = np.nan
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("replaced", "plan", "words"),
+    [
+        ({"X_train": None}, "classes", "has no array 'X_train'"),
+        ({"y_train": None}, "classes", "has no array 'y_train'"),
+        ({"X_train": damaged_rows()}, "classes", "row 17 has an entry that is NaN"),
+        ({"X_train": damaged_rows()}, "density", "row 17 has an entry that is NaN"),
+        ({"X_train": arrays()["X_train"][:, :3]}, "classes", "the plan is for dim=4 and array 'X_train'"),
+        ({"X_train": arrays()["X_train"][:90]}, "density", "the plan is for 600 users and array 'X_train'"),
+        ({"X_train": np.zeros((USERS, DIM), np.int64)}, "density", "vectors are real"),
+        ({"y_train": arrays()["y_train"][:90]}, "classes", "labels of shape (90,) for 600 users"),
+        ({"y_train": np.arange(USERS) % 3}, "classes", "the plan is for 2 classes and the labels hold 3"),
+        ({"y_train": arrays()["y_train"].astype(object)}, "classes", "arrays"),
+    ],
+)
+def test_bad_data_are_named_and_nothing_is_written(
+    *,
+    capsys: pytest.CaptureFixture[str],
+    shop: Path,
+    changed: Callable[..., Path],
+    replaced: dict[str, Any],
+    plan: str,
+    words: str,
+) -> None:
+    data = changed(**replaced)
+    assert words in refuse(capsys, *fit(data, shop / f"{plan}.json", data.parent / "model"))
+    assert [path.name for path in data.parent.iterdir()] == [data.name]
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (["--plan", "missing.json"], "No such file"),
+        (["--plan", "data.npz"], "is not JSON"),
+        (["--plan", "density.model"], "is not JSON"),
+        (["--output", "missing/model"], "does not exist"),
+        (["--output", "."], "is a folder"),
+        (["--bandwidth", "-1"], "bandwidth=-1.0"),
+        (["--bandwidth", "wide"], "must be a number"),
+        (["--projection", "5"], "projection=5"),
+        (["--public-seed", "12"], "public_seed='12'"),
+        (["--insecure-seed", "-1"], "insecure_seed=-1"),
+        (["--outside", "ignore"], "--outside"),
+        (["--path", "short"], "--path"),
+        (["--labels", "y_train"], "the plan has no classes"),
+        (["--vectors", "Y"], "has no array 'Y'; it has X_train"),
+        (["--vektors", "Y"], "Did you mean --vectors"),
+    ],
+)
+def test_bad_options_of_fit(
+    capsys: pytest.CaptureFixture[str],
+    shop: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    extra: list[str],
+    words: str,
+) -> None:
+    monkeypatch.chdir(shop)
+    before = sorted(shop.iterdir())
+    assert words in refuse(capsys, "fit", "data.npz", "--plan", "density.json", "--output", "new.model", *extra)
+    assert sorted(shop.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("predict missing.model data.npz", "No such file"),
+        ("predict data.npz data.npz", "not a privkde file"),
+        ("predict classes.model missing.npz", "No such file"),
+        ("predict classes.model classes.json", "not an intact .npz archive"),
+        ("predict classes.model data.npz --labels truth", "has no array 'truth'"),
+        ("predict classes.model data.npz --labels y_train", "50 predictions for labels of shape (600,)"),
+        ("predict classes.model data.npz --rule best", "--rule"),
+        ("predict classes.model data.npz -o predictions.txt", "must end in .csv or .npz"),
+        ("predict classes.model data.npz -o missing/predictions.csv", "does not exist"),
+        ("predict density.model data.npz --rule mean", "has no classes"),
+        ("decode classes.model data.npz -k 0", "k=0"),
+        ("decode classes.model data.npz --words X", "give words"),
+        ("decode classes.model data.npz --words y_test", "50 words for 3 vectors"),
+        ("decode classes.model data.npz --vectors words", "vectors are real"),
+    ],
+)
+def test_bad_options_of_predict_and_decode(
+    capsys: pytest.CaptureFixture[str], shop: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: str
+) -> None:
+    monkeypatch.chdir(shop)
+    before = sorted(shop.iterdir())
+    assert words in refuse(capsys, *command.split())
+    assert sorted(shop.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("replaced", "words"),
+    [
+        ({"X_test": arrays()["X_test"][:, :3]}, "(50, 3)"),
+        ({"X_test": arrays()["X_test"][:0]}, "has no rows"),
+        ({"X_test": np.full((2, DIM), np.inf, np.float32)}, "row 0 has an entry"),
+        ({"y_test": np.arange(50)}, "cannot be compared"),
+    ],
+)
+def test_bad_queries(
+    capsys: pytest.CaptureFixture[str],
+    shop: Path,
+    changed: Callable[..., Path],
+    replaced: dict[str, Any],
+    words: str,
+) -> None:
+    data = changed(**replaced)
+    target = data.parent / "predictions.csv"
+    assert words in refuse(capsys, "predict", str(shop / "classes.model"), str(data), "-o", str(target))
+    assert not target.exists()
+
+
+def test_labels_are_optional(capsys: pytest.CaptureFixture[str], shop: Path, changed: Callable[..., Path]) -> None:
+    text = out(capsys, "predict", shop / "classes.model", changed(y_test=None))
+    assert "accuracy" not in text
+    assert "north" in text
+
+
+@pytest.mark.parametrize("command", ["predict", "decode"])
+@pytest.mark.parametrize("damage", ["truncated", "tampered"])
+def test_damaged_models_are_refused(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, command: str, damage: str
+) -> None:
+    content = bytearray((shop / "classes.model").read_bytes())
+    if damage == "truncated":
+        del content[len(content) // 2 :]
+    else:
+        with np.load(shop / "classes.model") as stored:
+            parts = dict(stored)
+        parts["sums"] = parts["sums"] + 1.0
+        np.savez(tmp_path / "tampered.npz", **parts)
+        content = bytearray((tmp_path / "tampered.npz").read_bytes())
+    (tmp_path / "model").write_bytes(content)
+    assert "altered" in refuse(capsys, command, str(tmp_path / "model"), str(shop / "data.npz"))

@@ -1,0 +1,348 @@
+"""The baselines do what their contracts say: exact means, planned noise, sensitivities that nobody exceeds.
+
+Statistical tests: `test_local_sums_are_unbiased_with_the_planned_flips`, 5 times at level 1e-10. They add up to 5e-10.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from accounting import Adjacency, InfeasibleError, InvalidInputError, Plan, View
+from accounting.kernels import KERNELS
+from privkde.bitsum import Tally
+from privkde.bitsum.randomized_response import RandomizedResponseBitsum
+from privkde.draws.randomness import ByteStream
+from privkde.draws.sampling import normals
+from privkde.kernels import KernelChoice, LsqFamily
+from privkde.learning import baselines
+from privkde.learning.baselines import baseline, central_sums, exact_densities, local_sums
+from privkde.storage.user_blocks import MOST_ROWS
+from tests import twins
+from tests.plans import plan_for
+from tests.privkde.unplanned import SEED, small_laws, unplanned
+
+DIM = 3
+USERS = 2 * MOST_ROWS + 40
+HASHED = ("laplacian", "exponential")
+Floats = NDArray[np.float64]
+
+
+def settings(kernel: str) -> dict[str, Any]:
+    return {
+        "dim": DIM,
+        "repetitions": None if kernel == "inner-product" else 6,
+        "bias": 0.25 if kernel in HASHED else None,
+    }
+
+
+def family_of(kernel: str) -> LsqFamily:
+    return KernelChoice(name=kernel, **settings(kernel)).build(SEED)
+
+
+def plan_of(kernel: str, users: int = USERS) -> Plan:
+    """Pure has no baselines; of the others, Poisson noise by basic composition is planned fastest."""
+    return plan_for(
+        users=users,
+        kernel=kernel,
+        bitsum="poisson",
+        epsilon=8.0,
+        delta=1e-6,
+        accountant="basic",
+        allow_useless=True,
+        **settings(kernel),
+    )
+
+
+def stream() -> ByteStream:
+    return ByteStream(bytes(range(32)))
+
+
+def rows(count: int = USERS, seed: int = 1) -> Floats:
+    x = np.random.default_rng(seed).normal(size=(count, DIM)) + 1.0
+    return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
+
+
+GROUPS = (np.arange(0, USERS, 2), np.arange(1, USERS, 2)[::-1])
+
+
+# --- no privacy -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_without_privacy_the_density_is_the_mean_of_the_kernel(kernel: str) -> None:
+    x, y = rows(), rows(4, seed=2)
+    found = exact_densities(family_of(kernel), x, GROUPS, y)
+    assert found.shape == (4, 2)
+    for c, index in enumerate(GROUPS):
+        for q, query in enumerate(y.tolist()):
+            values = [twins.kernel(kernel, x[u].tolist(), query) for u in index.tolist()]
+            assert found[q, c] == pytest.approx(math.fsum(values) / len(values), abs=1e-6)
+    assert found.max() > 0.2, "nothing was compared"
+
+
+def test_the_bandwidth_is_used() -> None:
+    wide = KernelChoice(name="gaussian", dim=DIM, repetitions=2, bandwidth=3.0).build(SEED)
+    x, y = rows(5), rows(1, seed=2)
+    values = [twins.kernel("gaussian", u, y[0].tolist(), bandwidth=3.0) for u in x.tolist()]
+    assert exact_densities(wide, x, [np.arange(5)], y)[0, 0] == pytest.approx(np.mean(values), abs=1e-6)
+
+
+def test_data_and_queries_outside_the_ball_are_projected() -> None:
+    family, x, y = family_of("inner-product"), rows(6), rows(2, seed=2)
+    index = [np.arange(6)]
+    np.testing.assert_allclose(
+        exact_densities(family, 5.0 * x, index, 3.0 * y), exact_densities(family, x, index, y), atol=1e-6
+    )
+
+
+# --- central ----------------------------------------------------------------------------------------------------------
+
+
+def exact_sums(kernel: str, x: Floats, index: NDArray[np.intp]) -> Floats:
+    return np.array(twins.feature_sums(family_of(kernel), x[index].astype(np.float32).tolist()))
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_central_noise_is_the_planned_deviation_times_normals(kernel: str) -> None:
+    x = rows()
+    plans = [plan_of(kernel, len(GROUPS[0])), plan_of(kernel, 100)]
+    found = central_sums(family_of(kernel), plans, x, GROUPS, stream=stream())
+    assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
+    for number, (plan, index) in enumerate(zip(plans, GROUPS, strict=True)):
+        deviation = plan.baselines[0].contract.parameters["standard_deviation"]
+        assert isinstance(deviation, float)
+        drawn = normals((family_of(kernel).facts.n_instances,), stream().child("central", number))
+        np.testing.assert_allclose(
+            found.sums[number], exact_sums(kernel, x, index) + deviation * drawn, rtol=0, atol=1e-3
+        )
+        assert deviation > 1.0, "the noise would not show"
+
+
+def test_central_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With normals of zero the sums are exact; with normals of one they are off by exactly σ."""
+    x, index, plans = rows(), [np.arange(USERS)], [plan_of("gaussian")]
+    means = []
+    for value in (0.0, 1.0):
+        monkeypatch.setattr(baselines, "normals", lambda shape, _, value=value: np.full(shape, value))
+        means.append(central_sums(family_of("gaussian"), plans, x, index, stream=stream()).sums)
+    np.testing.assert_allclose(means[0][0], exact_sums("gaussian", x, index[0]), rtol=0, atol=1e-3)
+    sigma = float(baseline(plans[0], "central").contract.parameters["standard_deviation"])
+    np.testing.assert_allclose(means[1] - means[0], sigma, rtol=1e-9)
+
+
+def largest_move(family: LsqFamily, seed: int) -> float:
+    """The largest ‖f(x) − f(x')‖₂ over all repetitions that a search finds: random starts, then steps uphill."""
+    random = np.random.default_rng(seed)
+
+    def features(x: Floats) -> Floats:
+        clipped = baselines.admitted(family, x, np.arange(len(x)))
+        return family.scaled_features(clipped).astype(np.float64) * family.facts.bound
+
+    scale = 30.0 if not family.needs_unit_norm else 1.5  # outside the ball, too: it is projected
+    x = random.uniform(-scale, scale, size=(400, DIM))
+    x[: 2 * DIM] = np.concatenate([np.eye(DIM), -np.eye(DIM)])
+    corners = np.array(np.meshgrid(*[[-1.0, 1.0]] * DIM)).reshape(DIM, -1).T
+    x[2 * DIM : 2 * DIM + len(corners)] = corners
+    values = features(x)
+    distances = np.linalg.norm(values[:, None] - values[None], axis=2)
+    a, b = np.unravel_index(int(np.argmax(distances)), distances.shape)
+    left, right, best = x[a], x[b], float(distances[a, b])
+    for step in np.geomspace(1.0, 1e-3, 40):
+        trial = np.concatenate(
+            [left + step * random.normal(size=(60, DIM)), right + step * random.normal(size=(60, DIM))]
+        )
+        moved = features(trial)
+        f_left, f_right = features(left[None])[0], features(right[None])[0]
+        to_left = np.linalg.norm(moved[:60] - f_right, axis=1)
+        to_right = np.linalg.norm(moved[60:] - f_left, axis=1)
+        if to_left.max() > best:
+            left, best = trial[int(np.argmax(to_left))], float(to_left.max())
+        elif to_right.max() > best:
+            right, best = trial[60 + int(np.argmax(to_right))], float(to_right.max())
+    return best
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_replacement_moves_the_sums_beyond_the_contracts_sensitivity(kernel: str) -> None:
+    """An adversary chooses x and x' for the public draw at hand; add-or-remove would be half of this or less."""
+    sensitivity = baseline(plan_of(kernel), "central").contract.parameters["sensitivity"]
+    assert isinstance(sensitivity, float)
+    found = max(largest_move(family_of(kernel), seed) for seed in range(3))
+    assert found <= sensitivity * (1.0 + 1e-6)
+    assert found > 0.75 * sensitivity, "the search found nothing"
+
+
+def test_the_sums_really_move_by_that_much() -> None:
+    """Two datasets that differ in one user, the noise held fixed."""
+    family, plans, index = family_of("inner-product"), [plan_of("inner-product")], [np.arange(USERS)]
+    x = rows()
+    x[17] = np.eye(DIM)[0]
+    other = x.copy()
+    other[17] = -x[17]
+    moved = [central_sums(family, plans, data, index, stream=stream()).sums[0] for data in (x, other)]
+    distance = float(np.linalg.norm(moved[0] - moved[1]))
+    assert distance == pytest.approx(float(baseline(plans[0], "central").contract.parameters["sensitivity"]), rel=1e-6)
+
+
+# --- local ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_local_sums_are_unbiased_with_the_planned_flips(kernel: str) -> None:
+    """Each sum is an affine function of n independent bits: Bernstein's bound with the exact variance.
+
+    False alarms: 1e-10 for each kernel, seed fixed before looking. Power: a flip probability used that is not the
+    one subtracted shifts all sums together; the next test shows that 10 % of 1 − 2p are seen.
+    """
+    deviations, allowed = local_deviations(kernel, planned=None)
+    assert np.all(deviations <= allowed), (deviations, allowed)
+
+
+def local_deviations(kernel: str, planned: float | None) -> tuple[Floats, Floats]:
+    """How far the local sums are from Σ f(x_u), and how far they may be, for all instances together and each alone."""
+    family, plans = family_of(kernel), [plan_of(kernel)]
+    x = np.repeat(rows(1, seed=5), 20_000, axis=0).astype(np.float32)
+    flip = float(baseline(plans[0], "local").contract.parameters["flip_probability"])
+    assert 0.01 < flip < 0.49
+    found = local_sums(family, plans, x, [np.arange(len(x))], stream=stream()).sums[0]
+    scaled = family.scaled_features(x[:1])[0].astype(np.float64)
+    # One sum is R(2(c − np)/(1−2p) − n) with c ~ Bin(n, q), q = ½ + (½ − p)F.
+    p = flip if planned is None else planned
+    q = 0.5 + (0.5 - p) * scaled
+    scale = 2.0 * family.facts.bound / (1.0 - 2.0 * p)
+    weights = np.vstack([np.eye(len(scaled)), np.sign(scaled)])  # each sum, and all of them
+    variance = len(x) * (weights**2) @ (q * (1.0 - q)) * scale**2
+    log = math.log(2.0 * len(weights) / 1e-10)
+    allowed = np.sqrt(2.0 * variance * log) + 2.0 * scale * log / 3.0
+    expected = len(x) * family.facts.bound * scaled
+    return np.abs(weights @ (found - expected)), allowed
+
+
+class Careless(RandomizedResponseBitsum):
+    """Users flip less than planned; the analyzer undoes the planned flips."""
+
+    def respond(self, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
+        return RandomizedResponseBitsum(flip=self.flip - 0.05 * (1.0 - 2.0 * self.flip)).respond(scaled, stream)
+
+
+class Forgetful(RandomizedResponseBitsum):
+    """The analyzer forgets to undo the flips."""
+
+    def estimate(self, tally: Tally, n_users: int) -> Floats:
+        return np.asarray(tally.ones, dtype=np.float64)
+
+
+@pytest.mark.parametrize("saboteur", [Careless, Forgetful])
+def test_another_flip_probability_is_refuted(
+    saboteur: type[RandomizedResponseBitsum], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = float(baseline(plan_of("inner-product"), "local").contract.parameters["flip_probability"])
+    monkeypatch.setattr(baselines, "RandomizedResponseBitsum", saboteur)
+    deviations, allowed = local_deviations("inner-product", planned)
+    assert deviations[-1] > allowed[-1]
+
+
+def test_the_planned_flips_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = []
+    honest = RandomizedResponseBitsum
+
+    def noticed(*, flip: float) -> Any:
+        used.append(flip)
+        return honest(flip=flip)
+
+    monkeypatch.setattr(baselines, "RandomizedResponseBitsum", noticed)
+    plans = [plan_of("gaussian"), plan_of("gaussian", 100)]
+    found = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
+    assert used == [baseline(plan, "local").contract.parameters["flip_probability"] for plan in plans]
+    assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
+    again = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
+    np.testing.assert_array_equal(found.sums, again.sums)
+    assert not np.array_equal(found.sums[0], found.sums[1]), "each group draws for itself; single sums may agree"
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_local_sums_undo_the_flips_exactly(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With c users that report a one, the sum is R(2(c − np)/(1 − 2p) − n); here everybody with F > 0 does."""
+
+    def signs(_: Any, scaled: NDArray[np.float32], __: ByteStream) -> NDArray[np.uint8]:
+        return (scaled > 0.0).astype(np.uint8)
+
+    monkeypatch.setattr(RandomizedResponseBitsum, "respond", signs)
+    family, plan, x = family_of(kernel), plan_of(kernel), rows(70).astype(np.float32)
+    found = local_sums(family, [plan], x, [np.arange(70)], stream=stream()).sums[0]
+    p = float(baseline(plan, "local").contract.parameters["flip_probability"])
+    counts = (family.scaled_features(x) > 0.0).sum(axis=0)
+    expected = family.facts.bound * (2.0 * (counts - 70 * p) / (1.0 - 2.0 * p) - 70)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_blocks_and_groups_draw_their_own_bits() -> None:
+    """All users alike, so that equal draws would give equal counts: no two blocks or groups share theirs."""
+    x = np.zeros((4 * MOST_ROWS, DIM))
+    parts = [np.arange(MOST_ROWS) + MOST_ROWS * i for i in range(4)]
+    plan = plan_of("inner-product")
+    one = [local_sums(family_of("inner-product"), [plan], x, [part], stream=stream()).sums for part in parts]
+    np.testing.assert_array_equal(one[0], one[1])  # the same stream, the same place in it: the same draws
+    groups = local_sums(family_of("inner-product"), [plan] * 4, x, parts, stream=stream()).sums
+    assert len({row.tobytes() for row in groups}) == 4
+    whole = local_sums(family_of("inner-product"), [plan], x, [np.arange(len(x))], stream=stream()).sums[0]
+    assert np.any(whole != 4.0 * groups[0])
+
+
+# --- contracts and refusals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_contracts_say_who_is_protected_from_whom(kernel: str) -> None:
+    plan = plan_of(kernel)
+    central, local = baseline(plan, "central").contract, baseline(plan, "local").contract
+    assert [(g.adjacency, g.view) for g in central.guarantees] == [(Adjacency.FEATURES, View.MODEL)]
+    assert {(g.adjacency, g.view) for g in local.guarantees} == {(Adjacency.FEATURES, view) for view in View}
+    for guarantee in (*central.guarantees, *local.guarantees):
+        assert (guarantee.epsilon, guarantee.delta) <= (8.0, 1e-6)
+    assert any("trusted" in text for text in central.assumed)
+
+
+def test_without_delta_there_is_no_baseline_to_run() -> None:
+    pure = plan_for(
+        users=50, dim=DIM, kernel="gaussian", repetitions=6, bitsum="pure", epsilon=8.0, delta=0.0, allow_useless=True
+    )
+    x, index = rows(50), [np.arange(50)]
+    for run, name in ((central_sums, "central"), (local_sums, "local")):
+        with pytest.raises(InfeasibleError, match=rf"no {name} baseline.*delta=0"):
+            run(family_of("gaussian"), [pure], x, index, stream=stream())
+        with pytest.raises(InfeasibleError):
+            baseline(pure, name)
+
+
+@pytest.mark.parametrize("run", [central_sums, local_sums])
+def test_a_plan_for_another_kernel_is_refused(run: Any) -> None:
+    """Its sensitivity would be wrong, and the contract with it."""
+    for other in (plan_of("inner-product-signs"), unplanned(small_laws(50)["rr"], kernel="gaussian", dim=DIM)):
+        with pytest.raises(InvalidInputError, match="another kernel"):
+            run(family_of("gaussian"), [other], rows(50), [np.arange(50)], stream=stream())
+
+
+def test_a_group_without_users_is_refused() -> None:
+    family, x, empty = family_of("gaussian"), rows(50), [np.arange(50), np.arange(0)]
+    plans = [plan_of("gaussian")] * 2
+    for run in (central_sums, local_sums):
+        with pytest.raises(InvalidInputError, match="group 1 has no users"):
+            run(family, plans, x, empty, stream=stream())
+    with pytest.raises(InvalidInputError, match="group 1 has no users"):
+        exact_densities(family, x, empty, x[:1])
+
+
+def test_a_bad_row_is_named() -> None:
+    x, backwards = rows(300), [np.arange(300)[::-1]]
+    x[280, 1] = np.nan
+    for run in (central_sums, local_sums):
+        with pytest.raises(InvalidInputError, match="row 280 "):
+            run(family_of("gaussian"), [plan_of("gaussian")], x, backwards, stream=stream())
+    with pytest.raises(InvalidInputError, match="row 280 "):
+        exact_densities(family_of("gaussian"), x, backwards, x[:1])

@@ -1,0 +1,300 @@
+"""Budgets, charges and refusals, in a file and on a server."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
+from accounting.releases.release import Profile, Release, basic_epsilon, spent
+from privkde.ledger import (
+    Budget,
+    BudgetExceededError,
+    BudgetExistsError,
+    Composition,
+    KeyReusedError,
+    Ledger,
+    LedgerUnavailableError,
+    UnknownBudgetError,
+    store,
+)
+from privkde.ledger.ledger import composed
+from tests.plans import plan_for
+
+SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
+
+
+def release(epsilon: float, delta: float = 0.0, *, name: str = "a release", view: View = View.COMMUNICATION) -> Release:
+    promise = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=view)
+    return Release.of_guarantee(name, promise)
+
+
+def test_a_ledger_from_the_first_budget_to_the_last_charge(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        assert ledger.budgets() == ()
+        budget = ledger.create("telemetry", epsilon=2.0, delta=1e-6)
+        assert ledger.budgets() == (budget,)
+        empty = ledger.standing("telemetry")
+        assert (empty.spent, empty.remaining, empty.n_charges) == (0.0, 2.0, 0)
+        first = ledger.charge("telemetry", release(1.0, 1e-7), key="one")
+        second = ledger.charge("telemetry", release(0.5), key="two")
+        assert (first.number, second.number, first.spent_before) == (1, 2, 0.0)
+        assert second.spent_before == first.spent_after
+    with Ledger.open(where, create=False) as ledger:  # another run
+        assert ledger.budgets() == (budget,)
+        assert ledger.history("telemetry") == (first, second)
+        standing = ledger.standing("telemetry")
+        assert (standing.spent, standing.n_charges) == (second.spent_after, 2)
+        assert standing.remaining == 2.0 - second.spent_after
+        together = spent([release(1.0, 1e-7), release(0.5)], 1e-6)
+        assert (standing.ladder.pld, standing.ladder.advanced) == (together.pld, together.advanced)
+
+
+def test_what_does_not_fit_is_refused_and_leaves_nothing(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("small", epsilon=1.0, delta=0.0)
+        ledger.charge("small", release(0.75), key="one")
+        with pytest.raises(
+            BudgetExceededError, match=r"requested ε=0.5, remaining ε=0.25, difference ε=0.25"
+        ) as caught:
+            ledger.charge("small", release(0.5), key="two")
+        error = caught.value
+        assert (error.requested, error.remaining, error.difference) == (0.5, 0.25, 0.25)
+        with pytest.raises(BudgetExceededError) as caught:
+            ledger.charge("small", release(0.1, 1e-9), key="two")
+        assert caught.value.requested == caught.value.difference == math.inf
+        with pytest.raises(BudgetExceededError):  # no tolerance: one unit in the last place is too much
+            ledger.charge("small", release(math.nextafter(0.25, 1.0)), key="two")
+        assert len(ledger.history("small")) == 1
+        assert ledger.charge("small", release(0.25), key="two").spent_after == 1.0  # the key is still free
+
+
+def test_a_key_is_charged_once(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.create("b", epsilon=1.0, delta=1e-6)
+        first = ledger.charge("a", release(1.0), key="week 1")
+        assert ledger.charge("a", release(1.0), key="week 1") == first  # though nothing is left
+        assert ledger.charge("b", release(1.0), key="week 1").budget == "b"  # keys belong to a budget
+        for other in (release(0.9), release(1.0, name="other"), release(1.0, 1e-9)):
+            with pytest.raises(KeyReusedError, match="week 1"):
+                ledger.charge("a", other, key="week 1")
+        with pytest.raises(KeyReusedError):
+            ledger.charge("a", release(1.0), key="week 1", plan_sha256="0" * 64)
+        assert ledger.history("a") == (first,)
+
+
+def test_a_plan_decides_whether_two_charges_are_the_same(where: str) -> None:
+    """Profiles of one plan may differ in the last digit between machines."""
+    promise, digest = release(1.0, 1e-6).guarantee, "0" * 64
+    release_of_plan, other = (
+        Release(name="a", guarantee=promise, profiles=(Profile(points=((0.0, height), (1.0, 1e-6))),))
+        for height in (0.4, math.nextafter(0.4, 1.0))
+    )
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=9.0, delta=1e-5)
+        first = ledger.charge("a", release_of_plan, key="1", plan_sha256=digest)
+        assert ledger.charge("a", other, key="1", plan_sha256=digest) == first
+        with pytest.raises(KeyReusedError):
+            ledger.charge("a", release_of_plan, key="1", plan_sha256="1" * 64)
+        ledger.charge("a", release_of_plan, key="2")
+        with pytest.raises(KeyReusedError):
+            ledger.charge("a", other, key="2")
+
+
+def test_ten_collections_by_a_plan_cost_far_less_than_ten_times_its_epsilon(where: str) -> None:
+    plan = plan_for(**SMALL)
+    collected = Release.of_plan("collection", plan)
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-5)
+        for i in range(10):
+            charge = ledger.charge("a", collected, key=str(i), plan_sha256=plan.sha256())
+        assert charge.release == collected  # every digit of the profiles
+        assert charge.spent_after < 0.4 * 10
+        assert ledger.history("a")[-1] == charge
+        ledger.create("adaptive", epsilon=4.0, delta=1e-5, composition="basic")
+        for i in range(4):
+            charge = ledger.charge("adaptive", collected, key=str(i))
+        assert charge.spent_after == 4.0
+        with pytest.raises(BudgetExceededError):
+            ledger.charge("adaptive", release(1e-6), key="more")
+
+
+def test_a_quote_writes_nothing_and_is_what_a_charge_then_costs(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.charge("a", release(0.25), key="one")
+        quote = ledger.quote("a", release(0.5))
+        assert quote.fits
+        assert len(ledger.history("a")) == 1
+        charge = ledger.charge("a", release(0.5), key="two")
+        assert (charge.spent_before, charge.spent_after) == (quote.before.epsilon, quote.after.epsilon)
+        assert quote.difference == quote.requested - quote.remaining < 0.0
+        refused = ledger.quote("a", release(0.5, 1e-5))
+        assert not refused.fits
+        document = json.loads(json.dumps(refused.to_json(), allow_nan=False))
+        assert document["requested"] is document["difference"] is document["spent_after"] is None
+
+
+def test_names_and_what_there_is_already(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        with pytest.raises(BudgetExistsError, match="'a' exists"):
+            ledger.create("a", epsilon=2.0, delta=1e-6)
+        assert ledger.standing("a").budget.epsilon == 1.0
+        for ask in (ledger.standing, ledger.history):
+            with pytest.raises(UnknownBudgetError, match="'b'"):
+                ask("b")
+        with pytest.raises(UnknownBudgetError):
+            ledger.charge("b", release(0.1), key="k")
+        for bad in ("", "a b", "ä", "-a", "a" * 101, "a\n", "a'; DROP TABLE privkde_budgets; --"):
+            with pytest.raises(InvalidInputError, match="letters, digits"):
+                ledger.create(bad, epsilon=1.0, delta=1e-6)
+            with pytest.raises(InvalidInputError, match="letters, digits"):
+                ledger.standing(bad)
+        for bad in ("", "ä", "k" * 201, "a\nb", "\0"):
+            with pytest.raises(InvalidInputError, match="printable ASCII"):
+                ledger.charge("a", release(0.1), key=bad)
+        with pytest.raises(InvalidInputError, match="hexadecimal"):
+            ledger.charge("a", release(0.1), key="k", plan_sha256="F" * 64)
+
+
+def test_any_name_of_a_release_comes_back(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=9.0, delta=1e-6, composition="basic")
+        names = ("ε 'quoted' \"twice\" %s :x", "🂡" * 200)
+        for i, name in enumerate(names):
+            ledger.charge("a", release(0.5, name=name), key=str(i))
+        assert tuple(charge.name for charge in ledger.history("a")) == names
+    for bad in ("\0", "\ud800", "a\nb", "", "x" * 201):
+        with pytest.raises(InvalidInputError, match="printable"):
+            release(0.5, name=bad)
+
+
+def test_unlike_releases_are_refused(where: str) -> None:
+    label = Guarantee(epsilon=0.1, delta=0.0, adjacency=Adjacency.LABEL, view=View.MODEL)
+    with Ledger.open(where) as ledger:
+        ledger.create("model", epsilon=1.0, delta=1e-6, view="model")
+        for unlike in (release(0.1), Release.of_guarantee("label", label)):
+            with pytest.raises(UnlikeGuaranteesError, match="'model' counts replace-one in the model view"):
+                ledger.charge("model", unlike, key="k")
+        ledger.charge("model", release(0.1, view=View.MODEL), key="k")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.inf}, "epsilon"),
+        ({"delta": -1e-9}, "delta"),
+        ({"delta": 1.0}, "promises nothing"),
+        ({"view": "local"}, "view='local'"),
+        ({"composition": "advanced"}, "composition='advanced'"),
+    ],
+)
+def test_bad_budgets(wrong: dict[str, Any], message: str) -> None:
+    right: dict[str, Any] = {"name": "a", "epsilon": 1.0, "delta": 1e-6, "created": ""}
+    with pytest.raises(InvalidInputError, match=message):
+        Budget(**(right | wrong))
+
+
+def test_documents_name_their_schemas(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        budget = ledger.create("a", epsilon=1.0, delta=0.0, composition=Composition.BASIC)
+        charge = ledger.charge("a", release(0.5), key="k")
+        standing = ledger.standing("a").to_json()
+    assert budget.to_json() | {"created": ""} == {
+        "schema": "privkde.budget/1",
+        "name": "a",
+        "epsilon": 1.0,
+        "delta": 0.0,
+        "adjacency": "replace-one",
+        "view": "communication",
+        "composition": "basic",
+        "created": "",
+    }
+    document = charge.to_json()
+    assert (document["schema"], document["spent_before"], document["spent_after"]) == ("privkde.charge/1", 0.0, 0.5)
+    assert document["guarantee"]["epsilon"] == 0.5
+    assert standing["ladder"] == {"basic": 0.5, "advanced": None, "pld": None, "epsilon": 0.5}
+    json.dumps([standing, document], allow_nan=False)
+
+
+@given(st.lists(st.decimals("0.001", 3, places=3), min_size=1, max_size=30), st.integers(-1, 1))
+def test_basic_composition_is_exact_in_decimals(epsilons: list[Any], off: int) -> None:
+    """The sum fits into itself, as a person writes it, and never into anything less."""
+    budget = float(sum(epsilons)) if off == 0 else math.nextafter(float(sum(epsilons)), off * math.inf)
+    total = basic_epsilon([release(float(epsilon)) for epsilon in epsilons], 0.0)
+    assert (total <= budget) == (off >= 0)
+    assert Fraction(repr(total)) >= sum(Fraction(epsilon) for epsilon in epsilons)
+
+
+def test_ten_times_a_tenth_is_one() -> None:
+    tenths = [release(0.1, 1e-7)] * 10
+    assert basic_epsilon(tenths, 1e-6) == 1.0
+    assert basic_epsilon(tenths, math.nextafter(1e-6, 0.0)) == math.inf
+    assert basic_epsilon([release(0.1)] * 3, 0.0) == 0.3 < 0.1 + 0.1 + 0.1
+
+
+def test_the_smallest_of_all_ways_counts_unless_releases_are_chosen_adaptively() -> None:
+    many = (release(0.1, 1e-9),) * 60
+    together = composed(many, 1e-6, Composition.PLD)
+    assert together.epsilon == together.pld < 0.8 * together.basic
+    assert composed(many, 1e-6, Composition.BASIC).epsilon == together.basic == 6.0
+
+
+def test_threads_share_a_ledger(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=0.0, composition="basic")
+        refused: list[str] = []
+
+        def pay(key: str) -> None:
+            try:
+                ledger.charge("a", release(0.1), key=key)
+            except BudgetExceededError:
+                refused.append(key)
+
+        threads = [threading.Thread(target=pay, args=(str(i % 15),)) for i in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        charges = ledger.history("a")
+        assert [charge.number for charge in charges] == list(range(1, 11))
+        assert {charge.key for charge in charges} | set(refused) == {str(i) for i in range(15)}
+        assert ledger.standing("a").remaining == 0.0
+
+
+def test_a_failure_in_the_middle_of_a_charge_leaves_nothing(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    insert = store.Rows.add_charge
+
+    def fail(rows: store.Rows, charge: Any) -> None:
+        insert(rows, charge)
+        raise KeyboardInterrupt
+
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        with monkeypatch.context() as patch:
+            patch.setattr(store.Rows, "add_charge", fail)
+            with pytest.raises(KeyboardInterrupt):
+                ledger.charge("a", release(0.1), key="k")
+        assert ledger.history("a") == ()
+        assert ledger.charge("a", release(0.1), key="k").number == 1
+
+
+def test_the_second_lock_holds_if_the_first_fails(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A charge that saw an old history cannot be written."""
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.charge("a", release(0.9), key="one")
+        monkeypatch.setattr(store.Rows, "charges", lambda rows, budget, after=0: ())
+        with pytest.raises(LedgerUnavailableError, match="cannot be used"):
+            ledger.charge("a", release(0.9), key="two")

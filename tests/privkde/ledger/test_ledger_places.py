@@ -1,0 +1,133 @@
+"""Where a ledger is kept: what is opened, made and refused, and what is never shown."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from accounting import InvalidInputError, PrivkdeError
+from privkde.ledger import Ledger, LedgerUnavailableError, connecting, store
+from tests.privkde.ledger.test_ledger import release
+from tests.privkde.postgres import Server
+
+
+def test_a_newer_format_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "VERSION", 2)
+        Ledger.open(where).close()
+    with pytest.raises(LedgerUnavailableError, match="format 2, but this privkde knows only 1"):
+        Ledger.open(where)
+
+
+def test_a_missing_ledger_is_made_only_if_asked_for(where: str) -> None:
+    with pytest.raises(LedgerUnavailableError, match="no ledger"):
+        Ledger.open(where, create=False)
+    Ledger.open(where).close()
+    Ledger.open(where, create=False).close()
+
+
+def test_places_that_hold_no_ledger(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="is a folder"):
+        Ledger.open(tmp_path)
+    with pytest.raises(InvalidInputError, match="does not exist"):
+        Ledger.open(tmp_path / "none" / "ledger")
+    (tmp_path / "text").write_text("no database, but long enough to be read as one" * 100)
+    with pytest.raises(LedgerUnavailableError, match="not a database"):
+        Ledger.open(tmp_path / "text")
+    connection = sqlite3.connect(tmp_path / "other")
+    connection.execute("CREATE TABLE songs (title TEXT)")
+    connection.close()
+    before = (tmp_path / "other").read_bytes()
+    with pytest.raises(LedgerUnavailableError, match="holds 'songs'"):
+        Ledger.open(tmp_path / "other")
+    assert (tmp_path / "other").read_bytes() == before
+
+
+def test_a_file_is_kept_as_promised(tmp_path: Path) -> None:
+    with Ledger.open(tmp_path / "ledger") as ledger, ledger._store.transaction() as rows:
+        modes = [rows.connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+    assert modes == ["wal", 2]
+
+
+def test_a_locked_file_is_told_of_and_reading_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "PATIENCE", 0.05)
+    with Ledger.open(tmp_path / "ledger") as ledger, Ledger.open(tmp_path / "ledger") as other:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        with other._store.transaction(writing=True):
+            assert ledger.standing("a").spent == 0.0
+            with pytest.raises(LedgerUnavailableError, match="locked; try again"):
+                ledger.charge("a", release(0.1), key="k")
+        ledger.charge("a", release(0.1), key="k")
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://somebody:hunter2@127.0.0.1:1/db",
+        "postgres://somebody:hunter2@127.0.0.1:1/db?connect_timeout=1",
+        "postgresql://somebody@127.0.0.1:1/db?password=hunter2",
+        "postgresql://somebody@127.0.0.1:hunter2/db",
+        "mysql://somebody:hunter2@127.0.0.1/db",
+    ],
+)
+def test_passwords_are_never_shown(url: str) -> None:
+    with pytest.raises(PrivkdeError) as caught:
+        Ledger.open(url)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert "hunter2" not in str(error) + repr(error)
+        error = error.__cause__ or error.__context__
+
+
+def test_a_ledger_shows_where_it_is(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        assert repr(ledger).startswith("Ledger(")
+        assert where.partition("?")[0] in repr(ledger)
+        assert "?" not in repr(ledger)
+
+
+def test_missing_extras_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "privkde.ledger.store")
+        patch.setitem(sys.modules, "sqlalchemy", None)
+        with pytest.raises(InvalidInputError, match=r"privkde\[ledger\]"):
+            Ledger.open(tmp_path / "ledger")
+
+    def missing(*_: Any, **__: Any) -> Any:
+        raise ModuleNotFoundError(name="psycopg")
+
+    monkeypatch.setattr(sa, "create_engine", missing)
+    with pytest.raises(InvalidInputError, match=r"privkde\[postgres\]"):
+        Ledger.open("postgresql://localhost/db")
+
+
+@pytest.mark.extras
+def test_a_role_that_may_only_charge(postgres: Server) -> None:
+    """What docs/reference/ledger.md asks for is enough to charge, and not enough to change what was charged."""
+    url = postgres.database()
+    role = f"charger_of_{sa.make_url(url).database}"
+    Ledger.open(url).close()
+    engine = sa.create_engine(sa.make_url(url).set(drivername="postgresql+psycopg"))
+    with engine.begin() as connection:
+        for statement in (
+            f"CREATE ROLE {role} LOGIN",
+            f"GRANT SELECT ON privkde_ledger, privkde_budgets, privkde_charges TO {role}",
+            f"GRANT INSERT ON privkde_budgets, privkde_charges TO {role}",
+            f"GRANT UPDATE (created) ON privkde_budgets TO {role}",
+        ):
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    with Ledger.open(url.replace("tester@", f"{role}@"), create=False) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.charge("a", release(0.5), key="k")
+        for statement in ("UPDATE privkde_budgets SET epsilon = 9", "DELETE FROM privkde_charges"):
+            denied = pytest.raises(LedgerUnavailableError, match="permission denied")
+            with denied, ledger._store.transaction(writing=True) as rows:
+                rows.connection.exec_driver_sql(statement)
+        assert ledger.standing("a").n_charges == 1

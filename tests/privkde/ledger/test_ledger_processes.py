@@ -1,0 +1,112 @@
+"""Several processes at once, and one that is killed: nothing is overspent, charged twice, lost or half-written."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, wait
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from privkde.ledger import BudgetExceededError, Composition, Ledger
+from privkde.ledger.ledger import composed
+from tests.privkde.ledger.test_ledger import release
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKERS = 3
+ACKNOWLEDGED = 12
+CHARGER = """
+import sys
+from itertools import count
+from privkde.ledger import Ledger
+from tests.privkde.ledger.test_ledger import release
+
+with Ledger.open(sys.argv[1], create=False) as ledger:
+    for i in count():
+        charge = ledger.charge("a", release(0.01, 1e-9), key=f"key {i}")
+        print(charge.key, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """Processes that share nothing with this one or with each other."""
+    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield pool
+
+
+def pay_all(where: str, first: int, keys: int) -> tuple[list[str], list[str]]:
+    """Try every key, starting with another one in each process: which were acknowledged, and which refused."""
+    paid, refused = [], []
+    with Ledger.open(where, create=False) as ledger:
+        for i in range(keys):
+            key = f"key {(first + i) % keys}"
+            try:
+                paid.append(ledger.charge("a", release(0.1), key=key).key)
+            except BudgetExceededError:
+                refused.append(key)
+    return paid, refused
+
+
+def open_new(where: str, name: str) -> None:
+    """Open a ledger that may not be there yet, and add a budget."""
+    with Ledger.open(where) as ledger:
+        ledger.create(name, epsilon=1.0, delta=1e-6)
+
+
+@pytest.mark.parametrize("composition", ["basic", "pld"])
+def test_processes_never_overspend_and_never_pay_twice(
+    where: str, workers: ProcessPoolExecutor, composition: str
+) -> None:
+    """Every process tries every key; the budget is enough for 20 of 30 (with pld, for some more)."""
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=2.0, delta=1e-6, composition=composition)
+        results = [workers.submit(pay_all, where, 10 * i, 30) for i in range(WORKERS)]
+        outcomes = [result.result() for result in results]
+        charges, standing = ledger.history("a"), ledger.standing("a")
+    keys = [one.key for one in charges]
+    assert [one.number for one in charges] == list(range(1, len(charges) + 1))
+    assert len(set(keys)) == len(keys)
+    assert len(keys) == 20 if composition == "basic" else 20 <= len(keys) < 30
+    assert standing.spent <= 2.0
+    assert composed((*(one.release for one in charges), release(0.1)), 1e-6, standing.budget.composition).epsilon > 2.0
+    for before, after in pairwise(charges):
+        assert after.spent_before == before.spent_after
+    for paid, refused in outcomes:
+        assert set(paid) <= set(keys)
+        assert len(paid) + len(refused) == 30
+    assert all(any(key in paid for paid, _ in outcomes) for key in keys)  # each of them was acknowledged
+
+
+def test_processes_may_open_a_new_ledger_at_once(where: str, workers: ProcessPoolExecutor) -> None:
+    results = [workers.submit(open_new, where, f"budget-{i}") for i in range(4 * WORKERS)]
+    wait(results)
+    assert [result.exception() for result in results] == [None] * len(results)
+    with Ledger.open(where) as ledger:
+        assert len(ledger.budgets()) == 4 * WORKERS
+
+
+def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=100.0, delta=1e-3, composition="basic")
+    child = subprocess.Popen([sys.executable, "-c", CHARGER, where], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with child:
+        assert child.stdout is not None
+        acknowledged = [child.stdout.readline().strip() for _ in range(ACKNOWLEDGED)]
+        child.kill()
+        acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
+    assert child.returncode == -9
+    with Ledger.open(where, create=False) as ledger:
+        next_number = ledger.charge("a", release(0.5), key="after").number  # no lock is left behind
+        charges = ledger.history("a")
+    assert acknowledged == [f"key {i}" for i in range(len(acknowledged))]
+    assert [one.key for one in charges[: len(acknowledged)]] == acknowledged
+    assert next_number == len(charges)
+    assert len(charges) - len(acknowledged) in (1, 2)  # at most one was written and not yet acknowledged
+    assert [one.number for one in charges] == list(range(1, len(charges) + 1))
+    releases = tuple(one.release for one in charges)
+    assert charges[-1].spent_after == composed(releases, 1e-3, Composition.BASIC).epsilon

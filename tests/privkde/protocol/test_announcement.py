@@ -1,0 +1,185 @@
+"""The announcement: public, complete, the same for everybody, and refused if any part of it is not one."""
+
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import InvalidInputError
+from accounting.kernels import KERNELS
+from accounting.mechanisms import BITSUMS
+from privkde.bitsum import EXECUTED
+from privkde.kernels import KernelChoice
+from privkde.protocol.announcement import SCHEMA, Announcement
+from tests.plans import plan_for
+from tests.privkde.unplanned import SEED, announced, small_laws, unplanned
+
+GAUSSIAN: dict[str, Any] = {"kernel": "gaussian", "dim": 3, "repetitions": 4}
+
+
+def announcement(bitsum: str = "rr", **changes: Any) -> Announcement:
+    return dataclasses.replace(announced(small_laws(5)[bitsum], group="a", **GAUSSIAN), **changes)
+
+
+@pytest.mark.parametrize("bitsum", BITSUMS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_json_round_trip(kernel: str, bitsum: str) -> None:
+    repetitions = None if kernel == "inner-product" else 4
+    bias = 0.25 if kernel in ("laplacian", "exponential") else None
+    original = announced(small_laws(5)[bitsum], kernel=kernel, dim=3, repetitions=repetitions, bias=bias, group="ü")
+    text = json.dumps(original.to_json(), allow_nan=False)
+    other = Announcement.from_json(json.loads(text))
+    assert other == original
+    assert other.collection() == original.collection()
+    assert other.bitsum() == original.bitsum()
+    x = np.full((1, 3), 0.5, np.float32)
+    np.testing.assert_array_equal(other.family().scaled_features(x), original.family().scaled_features(x))
+
+
+def test_what_it_says_is_what_was_planned() -> None:
+    law = small_laws(5)["rr"]
+    plan = unplanned(law, users=9, **GAUSSIAN)
+    planned = Announcement(plan=plan, public_seed=SEED, bandwidth=2.0, projection=2)
+    assert planned.kernel_choice() == KernelChoice(name="gaussian", dim=3, repetitions=4, bandwidth=2.0, projection=2)
+    assert (planned.n_instances, planned.min_users, planned.group) == (4, 5, "")
+    assert planned.bitsum() == EXECUTED["rr"].of(law)
+    expected = planned.kernel_choice().build(SEED)
+    x = np.full((2, 3), 0.5, np.float32)
+    np.testing.assert_array_equal(planned.family().scaled_features(x), expected.scaled_features(x))
+    hashed = announced(law, kernel="laplacian", dim=2, repetitions=3, bias=0.25)
+    assert hashed.n_instances == hashed.family().facts.n_instances == 12
+
+
+@pytest.mark.parametrize("bitsum", BITSUMS)
+def test_the_wire_format_follows_the_plan(bitsum: str) -> None:
+    public = announcement(bitsum)
+    wire = public.wire_format()
+    assert wire.n_instances == 4
+    assert wire.content_bits == small_laws(5)[bitsum].content_bits
+    assert wire.collection == public.collection()
+
+
+def test_groups_share_their_family_in_memory() -> None:
+    first, other = announcement(group="a"), announcement(group="b")
+    assert first.family() is other.family()
+    assert first.family() is not announcement(public_seed="ff" * 16).family()
+
+
+def test_the_collections_name_is_a_digest_of_everything() -> None:
+    first = announcement()
+    canonical = json.dumps(first.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    assert first.collection() == hashlib.sha256(canonical.encode()).digest()[:8]
+    others = [
+        announcement(group="b"),
+        announcement(bandwidth=1.5),
+        announcement(projection=2),
+        announcement(public_seed="ff" * 16),
+        announcement("poisson"),
+        dataclasses.replace(first, plan=unplanned(small_laws(6)["rr"], **GAUSSIAN)),
+        dataclasses.replace(first, plan=dataclasses.replace(first.plan, parameters={"flip_probability": 0.25})),
+    ]
+    names = {other.collection() for other in (first, *others)}
+    assert len(names) == 1 + len(others)
+
+
+def test_a_forecast_for_several_classes_cannot_be_announced() -> None:
+    plan = unplanned(small_laws(5)["rr"], users=10, classes=2, label_epsilon=1.0, **GAUSSIAN)
+    with pytest.raises(InvalidInputError, match="forecast"):
+        Announcement(plan=plan, public_seed=SEED)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("public_seed", ""),
+        ("public_seed", "0" * 31),
+        ("public_seed", "zz" * 16),
+        ("bandwidth", 0.0),
+        ("bandwidth", float("nan")),
+        ("projection", 4),
+        ("projection", 0),
+    ],
+)
+def test_what_no_family_can_be_built_from_is_refused_at_once(name: str, value: Any) -> None:
+    with pytest.raises(InvalidInputError, match=name):
+        announcement(**{name: value})
+
+
+def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if at:
+        yield at
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from places(child, (*at, key))
+
+
+def bent(document: dict[str, Any], at: tuple[Any, ...]) -> tuple[dict[str, Any], Any]:
+    """A copy of the document, and in it the container of the place `at`."""
+    whole = copy.deepcopy(document)
+    place: Any = whole
+    for key in at[:-1]:
+        place = place[key]
+    return whole, place
+
+
+@pytest.mark.parametrize("key", ["schema", "plan", "public_seed", "bandwidth", "projection", "group"])
+def test_nothing_may_be_missing(key: str) -> None:
+    document = announcement().to_json()
+    del document[key]
+    with pytest.raises(InvalidInputError, match="announcement"):
+        Announcement.from_json(document)
+
+
+@pytest.mark.parametrize("document", [None, [], "x", 3, {}, {"schema": SCHEMA}, {"schema": "privkde.plan/1"}])
+def test_other_documents_are_refused(document: Any) -> None:
+    with pytest.raises(InvalidInputError, match="announcement"):
+        Announcement.from_json(document)
+
+
+@pytest.mark.parametrize("junk", [None, [], {}, "x", -1, 1e300, float("nan"), True, [[]], "missing"])
+def test_junk_anywhere_is_refused_or_harmless(junk: Any) -> None:
+    """Every value replaced or left out in turn; what is still accepted can announce itself and run its bitsum."""
+    document = announcement().to_json()
+    refused = 0
+    everywhere = list(places(document))
+    for at in everywhere:
+        whole, place = bent(document, at)
+        if junk == "missing":
+            del place[at[-1]]
+        else:
+            place[at[-1]] = junk
+        try:
+            changed = Announcement.from_json(whole)
+        except InvalidInputError:
+            refused += 1
+            continue
+        assert changed.bitsum()
+        assert len(changed.collection()) == 8
+    assert refused > len(everywhere) // 4
+
+
+def test_what_is_received_must_keep_its_promise() -> None:
+    """A client need not believe whoever announces: the accountant is asked again."""
+    plan = plan_for(
+        users=9, dim=3, repetitions=4, bitsum="rr", accountant="basic", epsilon=50.0, delta=1e-6, allow_useless=True
+    )
+    honest = Announcement(plan=plan, public_seed=SEED)
+    assert Announcement.received(honest.to_json()) == honest
+    bent = honest.to_json()
+    bent["plan"]["instance"]["parameters"]["flip_probability"] /= 2.0
+    assert Announcement.from_json(bent).bitsum().flip == plan.parameters["flip_probability"] / 2.0
+    with pytest.raises(InvalidInputError, match="do not keep"):
+        Announcement.received(bent)
+    with pytest.raises(InvalidInputError, match="announcement"):
+        Announcement.received({})
+
+
+def test_the_group_is_a_text() -> None:
+    for junk in (None, 3, ["a"]):
+        with pytest.raises(InvalidInputError, match="group"):
+            Announcement.from_json({**announcement().to_json(), "group": junk})

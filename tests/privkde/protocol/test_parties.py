@@ -1,0 +1,700 @@
+"""The three parties: what the client sends, what the shuffler lets through, what the analyzer counts and publishes."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from accounting.errors import InvalidInputError
+from accounting.mechanisms import BITSUMS, RandomizedResponse
+from privkde.bitsum import Tally
+from privkde.bitsum import execution as base
+from privkde.draws.randomness import ByteStream, PrivateRandomness, private_randomness
+from privkde.draws.sampling import bernoulli
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.messages import Messages, WireFormat
+from privkde.protocol.parties import COUNTS_SCHEMA, Analyzer, Randomizer, Shuffler, TooFewUsersError
+from privkde.storage.container import DamagedFileError, read_container, write_container
+from tests import strategies
+from tests.privkde.protocol.test_messages import sealed
+from tests.privkde.unplanned import announced, small_laws
+
+RR = announced(small_laws(2)["rr"])
+SIGNED = announced(small_laws(2)["3nb"])
+CONTENTLESS = announced(small_laws(2)["poisson"])
+BY_NAME = {name: announced(law) for name, law in small_laws(2).items()}
+
+
+def stream(*labels: str | int) -> ByteStream:
+    return ByteStream(bytes(range(32))).child("test_parties", *labels)
+
+
+class Script(ByteStream):
+    """A stream of chosen bytes, which counts what is taken from it."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        super().__init__(bytes(32))
+        self.data, self.taken = data, 0
+
+    def take(self, count: int) -> NDArray[np.uint8]:
+        part = self.data[self.taken : self.taken + count]
+        self.taken += count
+        assert len(part) == count, "the script has ended"
+        return np.frombuffer(part, np.uint8).copy()
+
+
+def one_each(bits: list[int]) -> Messages:
+    """A user's packet of randomized response."""
+    return Messages(1, np.arange(len(bits)), np.array(bits, np.uint8))
+
+
+def pairs(messages: Messages) -> list[tuple[int, int]]:
+    return list(zip(messages.instances.tolist(), messages.bits.tolist(), strict=True))
+
+
+def state(analyzer: Analyzer) -> tuple[int, list[int], list[int]]:
+    return analyzer.n_users, analyzer.tally.ones.tolist(), analyzer.tally.zeros.tolist()
+
+
+# The client ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_packets_depend_on_nothing_but_announcement_vector_and_stream(name: str) -> None:
+    law = small_laws(2)[name]
+    x = np.array([[0.3], [-1.0]], np.float32)
+    first = Randomizer(announced(law, repetitions=64), stream=stream("a")).packets(x)
+    np.random.seed(3)  # noqa: NPY002 — whoever reads the global generator would be found
+    again = Randomizer(announced(law, repetitions=64), stream=stream("b"))
+    again.packets(np.ones((5, 1)))  # what it did before does not matter
+    assert again.packets(x.astype(np.float64), stream=stream("a")) == first
+    assert again.packets(x, stream=stream("c")) != first
+    assert again.packets(-x, stream=stream("a")) != first
+    other_seed = announced(law, repetitions=64, public_seed="ab" * 16)
+    assert Randomizer(other_seed, stream=stream("a")).packets(x) != first
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_packets_spell_out_the_tally_of_each_user(name: str) -> None:
+    announcement = announced(small_laws(2)[name], repetitions=300)
+    x = np.array([[1.0], [0.25], [-1.0]], np.float32)
+    tally = Randomizer(announcement).tally(x, stream=stream(name))
+    packets = Randomizer(announcement).packets(x, stream=stream(name))
+    assert len(packets) == 3
+    assert tally.ones.shape == tally.zeros.shape == (3, 300)
+    for user, packet in enumerate(packets):
+        messages = announcement.wire_format().decode(packet)
+        sent = Counter(pairs(messages))
+        assert messages.n_users == 1
+        assert [sent[instance, 1] for instance in range(300)] == tally.ones[user].tolist()
+        assert [sent[instance, 0] for instance in range(300)] == tally.zeros[user].tolist()
+    if name == "rr":
+        assert np.all(tally.ones + tally.zeros == 1)
+    else:
+        assert len({len(packet) for packet in packets}) > 1, "noise differs between users"
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_tally_is_inputs_and_the_share_of_one_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    announcement = BY_NAME[name]
+    asked: list[tuple[int, tuple[int, ...], ByteStream]] = []
+    source = stream(name)
+
+    def noise(_self: Any, n_users: int, shape: tuple[int, ...], given_stream: ByteStream) -> Tally:
+        asked.append((n_users, shape, given_stream))
+        return Tally(np.full(shape, 1000), np.full(shape, 5000))
+
+    x = np.array([[1.0], [-1.0], [0.0]], np.float32)
+    inputs = Randomizer(announcement).inputs(x, stream=stream(name))
+    monkeypatch.setattr(type(announcement.bitsum()), "noise", noise)
+    tally = Randomizer(announcement, stream=source).tally(x)
+    assert asked == [(1, (3, 4), source)]
+    assert np.array_equal(tally.ones, inputs.ones.astype(np.int64) + 1000)
+    assert np.array_equal(tally.zeros, inputs.zeros.astype(np.int64) + 5000)
+
+
+def test_bits_are_drawn_from_the_features_of_the_announced_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    law = RandomizedResponse(n_users=2, flip_probability=0.125)
+    announcement = announced(law, kernel="gaussian", dim=3, repetitions=16)
+    drawn: list[tuple[NDArray[np.float32], float]] = []
+
+    def spy(scaled: NDArray[np.float32], source: ByteStream, *, flip: float = 0.0) -> NDArray[np.uint8]:
+        drawn.append((scaled.copy(), flip))
+        return bernoulli(scaled, source, flip=flip)
+
+    monkeypatch.setattr(base, "bernoulli", spy)
+    x = np.array([[0.3, 1.0, 20.0], [-1e6, 2.0, 0.0]])
+    Randomizer(announcement).packets(x, stream=stream())
+    ((scaled, flip),) = drawn
+    assert np.array_equal(scaled, announcement.family().scaled_features(x.astype(np.float32)))
+    assert flip == 0.125
+
+
+def test_sums_are_unbiased_over_rounding_and_flips() -> None:
+    """E[F̃] = Σ_u f(x_u): all 2³ outcomes of three users' reports, with their exact probabilities."""
+    law = RandomizedResponse(n_users=2, flip_probability=0.125)
+    announcement = announced(law, kernel="gaussian", dim=1, repetitions=5)
+    x = np.array([[0.3], [-2.0], [0.9]], np.float32)
+    scaled = announcement.family().scaled_features(x)
+    expected = np.sqrt(2.0) * scaled.astype(np.float64).sum(axis=0)
+    mean = np.zeros(5)
+    for reports in itertools.product((0, 1), repeat=3):
+        chances = [
+            np.prod([float(_chance(f, bit, law)) for f, bit in zip(column, reports, strict=True)])
+            for column in scaled.T
+        ]
+        analyzer = Analyzer(announcement)
+        analyzer.add(Tally(np.full(5, sum(reports)), np.full(5, 3 - sum(reports))), 3)
+        mean += np.array(chances) * analyzer.sums()
+    assert mean == pytest.approx(expected, abs=1e-13)
+    assert np.abs(expected).max() > 0.3
+
+
+def _chance(feature: np.float32, bit: int, law: RandomizedResponse) -> Fraction:
+    one = Fraction(1, 2) + (Fraction(1, 2) - Fraction(law.flip_probability)) * Fraction(float(feature))
+    return one if bit else 1 - one
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("outside", ["reject", "project"])
+@pytest.mark.parametrize(
+    "x",
+    [
+        np.array([[NAN, 0.0]]),
+        np.array([[0.0, INF]]),
+        np.array([[0.0, -INF]], np.float32),
+        np.array([[1e300, 0.0]]),
+        np.array([[1e30, 0.0]], np.float32),
+        np.array([[0.1, 0.2, 0.3]]),
+        np.array([[0.1]]),
+        np.array([0.1, 0.2]),
+        np.array(0.5),
+        np.zeros((1, 2, 1)),
+        np.array([[0.1, 0.2], [NAN, 0.0]]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", BITSUMS)
+def test_unusable_vectors_are_refused_before_anything_is_drawn(name: str, x: NDArray[np.float64], outside: str) -> None:
+    announcement = announced(small_laws(2)[name], kernel="inner-product", dim=2, repetitions=None)
+    script = Script()
+    client = Randomizer(announcement, stream=script, outside=outside)
+    for refused in (client.inputs, client.tally, client.packets):
+        with pytest.raises(InvalidInputError):
+            refused(x, stream=script)
+    if x.ndim != 2:
+        with pytest.raises(InvalidInputError):
+            client.packet(x if x.ndim != 1 else x[:1])
+    assert script.taken == 0
+
+
+def test_norms_above_one_are_refused_or_projected() -> None:
+    announcement = announced(small_laws(2)["rr"], kernel="inner-product", dim=2, repetitions=None)
+    script = Script()
+    far = np.array([[0.1, 0.0], [3.0, 4.0]])
+    with pytest.raises(InvalidInputError, match="row 1 has a norm above 1"):
+        Randomizer(announcement, stream=script).packets(far)
+    with pytest.raises(InvalidInputError, match="row 70 has a norm above 1"):
+        Randomizer(announcement, stream=script).packets(far, numbers=np.array([60, 70]))
+    with pytest.raises(InvalidInputError, match="outside"):
+        Randomizer(announcement, stream=script, outside="trust").packets(far)
+    assert script.taken == 0
+    projected = Randomizer(announcement, outside="project").packets(far, stream=stream("far"))
+    near = np.array([[0.1, 0.0], [0.6, 0.8]], np.float32)
+    assert projected == Randomizer(announcement).packets(near, stream=stream("far"))
+    assert far[1].tolist() == [3.0, 4.0], "the caller's data was changed"
+    single = far.astype(np.float32)
+    Randomizer(announcement, outside="project").packets(single)
+    assert single[1].tolist() == [3.0, 4.0], "the caller's data was changed"
+
+
+def test_projection_leaves_a_memory_map_as_it_is(tmp_path: Path) -> None:
+    announcement = announced(small_laws(2)["rr"], kernel="inner-product", dim=2, repetitions=None)
+    stored = np.memmap(tmp_path / "vectors", np.float32, "w+", shape=(1, 2))
+    stored[:] = [3.0, 4.0]
+    Randomizer(announcement, outside="project").packets(stored)
+    assert stored.tolist() == [[3.0, 4.0]]
+
+
+@pytest.mark.parametrize("kernel", ["inner-product", "inner-product-signs", "gaussian"])
+@pytest.mark.parametrize("size", [1.0, 1.0000001, 5.0, 1e10, 1e17])
+def test_huge_vectors_send_bits_of_the_right_law(kernel: str, size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the client holds, its features are within [−1, 1], so that the randomizer's law is the planned one."""
+    repetitions = None if kernel == "inner-product" else 50
+    announcement = announced(small_laws(2)["rr"], kernel=kernel, dim=3, repetitions=repetitions)
+    drawn: list[NDArray[np.float32]] = []
+
+    def spy(scaled: NDArray[np.float32], source: ByteStream, *, flip: float = 0.0) -> NDArray[np.uint8]:
+        drawn.append(scaled.copy())
+        return bernoulli(scaled, source, flip=flip)
+
+    monkeypatch.setattr(base, "bernoulli", spy)
+    directions = np.array([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0], [0.6, -0.6, 0.5], [1.0, 1.0, 1.0]])
+    packets = Randomizer(announcement, outside="project").packets(size * directions, stream=stream(kernel))
+    assert len(packets) == 4
+    (scaled,) = drawn
+    assert np.all(np.abs(scaled) <= 1.0)
+    assert np.abs(scaled).max() > 0.5
+    if kernel == "inner-product":
+        assert scaled[:2].tolist() == [[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]]
+        assert np.allclose(np.sum(scaled.astype(np.float64) ** 2, axis=1)[3], 1.0, atol=1e-6)
+
+
+def test_one_packet_is_the_packet_of_one_row() -> None:
+    x = np.array([0.25])
+    assert Randomizer(SIGNED, stream=stream()).packet(x) == Randomizer(SIGNED, stream=stream()).packets(x[None, :])[0]
+    assert Randomizer(SIGNED, stream=stream()).packet([0.25]) == Randomizer(SIGNED, stream=stream()).packet(x)  # type: ignore[arg-type]
+
+
+def test_streams_are_secret_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 fair coins: two clients, or two shufflers, agree by chance with probability at most 2^−64."""
+    announcement = announced(small_laws(2)["rr"], repetitions=64)
+    x = np.array([0.0])
+    assert Randomizer(announcement).packet(x) != Randomizer(announcement).packet(x)
+    client = Randomizer(announcement)
+    assert client.packet(x) != client.packet(x)
+    packet = client.packet(x)
+    released = []
+    for _ in range(2):
+        shuffler = Shuffler(announcement)
+        assert shuffler.receive(packet)
+        assert shuffler.receive(packet)
+        released.append(shuffler.release())
+    assert released[0] != released[1]
+    asked: list[Any] = []
+
+    def spy(*seed: int) -> PrivateRandomness:
+        asked.append(seed)
+        return private_randomness(*seed)
+
+    monkeypatch.setattr("privkde.protocol.parties.private_randomness", spy)
+    Randomizer(announcement)
+    Shuffler(announcement)
+    assert asked == [(), ()], "private randomness is unseeded"
+
+
+# The shuffler -------------------------------------------------------------------------------------------------------
+
+
+@given(
+    users=st.lists(strategies.messages(SIGNED.wire_format(), most=8), min_size=2, max_size=6),
+    key=st.binary(min_size=32, max_size=32),
+)
+def test_released_messages_are_the_received_ones(users: list[Messages], key: bytes) -> None:
+    wire = SIGNED.wire_format()
+    shuffler = Shuffler(SIGNED, stream=ByteStream(key))
+    sent: Counter[tuple[int, int]] = Counter()
+    for messages in users:
+        assert shuffler.receive(wire.encode(Messages(1, messages.instances, messages.bits)))
+        sent.update(pairs(messages))
+    released = wire.decode(shuffler.release())
+    assert Counter(pairs(released)) == sent
+    assert released.n_users == len(users)
+    with pytest.raises(TooFewUsersError, match="0 users took part"):  # the shuffler kept nothing
+        shuffler.release()
+    assert shuffler.rejected == 0
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_nothing_is_released_for_fewer_users_than_the_noise_counts_on(name: str) -> None:
+    """`min_users` is 3 of 5 planned. A refused release draws nothing and loses nobody; the next group waits again."""
+    announcement = announced(small_laws(3)[name], users=5)
+    wire = announcement.wire_format()
+    packets = Randomizer(announcement).packets(np.linspace(-1, 1, 7)[:, None], stream=stream(name))
+    sent = [pairs(wire.decode(packet)) for packet in packets]
+    patient, hasty = Shuffler(announcement, stream=stream("release")), Shuffler(announcement, stream=stream("release"))
+    for group in (range(3), range(3, 7)):
+        for held, user in enumerate(group):
+            if held < 3:
+                with pytest.raises(TooFewUsersError, match=f"{held} users took part and the noise counts on 3"):
+                    hasty.release()
+            assert not hasty.receive(b"rubbish"), "who sends rubbish does not take part"
+            assert hasty.receive(packets[user])
+            assert patient.receive(packets[user])
+        released = hasty.release()
+        assert released == patient.release()
+        assert wire.decode(released).n_users == len(group)
+        assert Counter(pairs(wire.decode(released))) == Counter(pair for user in group for pair in sent[user])
+    assert hasty.rejected == 7
+
+
+def test_every_order_of_release_is_equally_likely() -> None:
+    """Distinct keys are in every order equally likely; the 24 orders of four keys give the 24 orders of release."""
+    wire = SIGNED.wire_format()
+    sent = [wire.encode(Messages(1, np.array([0, 3]), np.array([1, 0], np.uint8)))]
+    sent += [wire.encode(Messages(1, np.array([instance]), np.ones(1, np.uint8))) for instance in (1, 2)]
+    seen: Counter[tuple[tuple[int, int], ...]] = Counter()
+    for order in itertools.permutations([7, 2**40, 2**63, 2**64 - 1]):
+        script = Script(b"".join(key.to_bytes(8, "big") for key in order))
+        shuffler = Shuffler(SIGNED, stream=script)
+        assert all(shuffler.receive(packet) for packet in sent)
+        assert script.taken == 0, "the order is drawn at the end, for all messages at once"
+        seen[tuple(pairs(wire.decode(shuffler.release())))] += 1
+    assert set(seen) == set(itertools.permutations([(0, 1), (3, 0), (1, 1), (2, 1)]))
+    assert set(seen.values()) == {1}
+
+
+def test_order_in_which_users_send_leaves_no_trace() -> None:
+    """The law of the output is that of the multiset: the same keys in the matching order give the same bytes."""
+    wire = RR.wire_format()
+    packets = [wire.encode(one_each(bits)) for bits in ([0, 1, 1, 0], [1, 1, 1, 1])]
+    keys = [(11 * number + 5) % 97 for number in range(8)]
+    released = []
+    for order in ((0, 1), (1, 0)):
+        script = b"".join(keys[4 * user + at].to_bytes(8, "big") for user in order for at in range(4))
+        shuffler = Shuffler(RR, stream=Script(script))
+        for user in order:
+            shuffler.receive(packets[user])
+        released.append(shuffler.release())
+    assert released[0] == released[1]
+
+
+INCOMPLETE = {
+    "a message too few": Messages(1, np.array([0, 1, 2]), np.ones(3, np.uint8)),
+    "a message twice": Messages(1, np.array([0, 1, 2, 3, 3]), np.ones(5, np.uint8)),
+    "one instance instead of another": Messages(1, np.array([0, 1, 2, 2]), np.ones(4, np.uint8)),
+    "no message": Messages(1, np.zeros(0, np.int64), np.zeros(0, np.uint8)),
+    "every message twice": Messages(1, np.tile(np.arange(4), 2), np.ones(8, np.uint8)),
+    "two users": Messages(2, np.arange(4), np.ones(4, np.uint8)),
+    "two users with two messages each": Messages(2, np.tile(np.arange(4), 2), np.ones(8, np.uint8)),
+    "no user": Messages(0, np.arange(4), np.ones(4, np.uint8)),
+}
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_packets_of_randomized_response_hold_one_message_of_one_user_for_each_instance(name: str) -> None:
+    wire = RR.wire_format()
+    shuffler = Shuffler(RR, stream=stream())
+    assert shuffler.receive(wire.encode(one_each([1, 0, 1, 1])))
+    assert not shuffler.receive(wire.encode(INCOMPLETE[name]))
+    assert shuffler.receive(wire.encode(Messages(1, np.array([3, 1, 0, 2]), np.zeros(4, np.uint8))))
+    assert shuffler.rejected == 1
+    released = wire.decode(shuffler.release())
+    assert released.n_users == 2
+    assert Counter(pairs(released)) == Counter([(0, 1), (1, 0), (2, 1), (3, 1), *((i, 0) for i in range(4))])
+    assert shuffler.rejected == 1
+
+
+def test_other_protocols_may_send_any_number_of_messages_but_only_for_one_user() -> None:
+    wire = SIGNED.wire_format()
+    shuffler = Shuffler(SIGNED, stream=stream())
+    for name, messages in INCOMPLETE.items():
+        assert shuffler.receive(wire.encode(messages)) == ("user" not in name)
+    assert shuffler.rejected == sum("user" in name for name in INCOMPLETE) == 3
+    assert wire.decode(shuffler.release()).n_users == 5
+
+
+FIVE = {name: announced(law, repetitions=5) for name, law in small_laws(2).items()}
+"""Five instances: indices 5, 6 and 7 fit into the three bits of an index, and belong to nothing."""
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+@given(
+    packet=st.binary(max_size=80),
+    edit=st.integers(0, 10**6),
+    cut=st.integers(1, 40),
+    index=st.integers(5, 7),
+    count=st.one_of(st.integers(9, 100), st.integers(9, 2**64 - 1)),
+)
+@settings(max_examples=40)
+def test_malformed_packets_are_counted_and_change_nothing(
+    *, name: str, packet: bytes, edit: int, cut: int, index: int, count: int
+) -> None:
+    announcement = FIVE[name]
+    wire = announcement.wire_format()
+    good = wire.encode(one_each([1, 1, 1, 1, 1]))
+    flipped = bytearray(good)
+    flipped[edit % len(good)] ^= 1 << edit % 8
+    strange = announced(small_laws(3)[name], repetitions=5).wire_format()
+    roomy = WireFormat(collection=wire.collection, n_instances=8, content_bits=wire.content_bits)
+    padding = -5 * wire.width % 8
+    bad = [
+        packet,
+        bytes(flipped),
+        good[:-cut],
+        good + packet[:1] + b"\0",
+        b"",
+        strange.encode(one_each([1, 1, 1, 1, 1])),
+        roomy.encode(Messages(1, np.array([0, 1, 2, 3, 4, index]), np.ones(6, np.uint8))),
+        sealed(good[:-5] + bytes([good[-5] | 1 << edit % padding])),
+        sealed(good[:2] + b"\2" + good[3:-4]),
+        sealed(good[:16] + count.to_bytes(8, "little") + good[24:-4]),
+        sealed(good[:-4] + packet + b"\0"),
+    ]
+    shuffler, analyzer = Shuffler(announcement, stream=stream()), Analyzer(announcement)
+    assert shuffler.receive(good)
+    assert shuffler.receive(good)
+    assert analyzer.receive(shuffler.release())
+    before = state(analyzer)
+    assert shuffler.receive(good)
+    assert shuffler.receive(good)
+    for number, wrong in enumerate(bad, start=1):
+        assert shuffler.receive(wrong) is False
+        assert analyzer.receive(wrong) is False
+        assert (shuffler.rejected, analyzer.rejected) == (number, number)
+        assert state(analyzer) == before
+    assert Counter(pairs(wire.decode(shuffler.release()))) == Counter(2 * pairs(wire.decode(good)))
+
+
+@pytest.mark.parametrize(
+    "packet", [None, 5, 2.5, "pk", [1, 2], Messages(1, np.arange(4), np.ones(4, np.uint8))], ids=str
+)
+def test_what_is_no_bytes_is_counted_as_malformed(packet: Any) -> None:
+    shuffler, analyzer = Shuffler(RR), Analyzer(RR)
+    assert shuffler.receive(packet) is False
+    assert analyzer.receive(packet) is False
+    assert (shuffler.rejected, analyzer.rejected) == (1, 1)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+    with pytest.raises(TooFewUsersError, match="0 users"):
+        shuffler.release()
+
+
+# The analyzer -------------------------------------------------------------------------------------------------------
+
+
+def counted(announcement: Announcement, packets: list[bytes]) -> Analyzer:
+    analyzer = Analyzer(announcement)
+    assert all([analyzer.receive(packet) for packet in packets])
+    return analyzer
+
+
+@pytest.mark.parametrize("announcement", [SIGNED, CONTENTLESS], ids=lambda one: one.plan.bitsum)
+@given(data=st.data())
+def test_counts_are_those_of_the_messages(announcement: Announcement, data: st.DataObject) -> None:
+    wire = announcement.wire_format()
+    sent = data.draw(st.lists(strategies.messages(wire), max_size=5))
+    analyzer = counted(announcement, [wire.encode(messages) for messages in sent])
+    total = Counter(pair for messages in sent for pair in pairs(messages))
+    assert analyzer.n_users == sum(messages.n_users for messages in sent)
+    assert analyzer.tally.ones.tolist() == [total[instance, 1] for instance in range(4)]
+    assert analyzer.tally.zeros.tolist() == [total[instance, 0] for instance in range(4)]
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_pieces_in_any_order_over_any_machines_give_the_same_sums(
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
+) -> None:
+    """Any split over analyzers, any order within and of merging, saved and loaded anywhere: bit for bit the same."""
+    announcement = BY_NAME[name]
+    users = data.draw(st.integers(2, 9))
+    vectors = np.linspace(-1, 1, users)[:, None]
+    packets = Randomizer(announcement).packets(vectors, stream=stream(name, users))
+    machines = data.draw(st.integers(1, 4))
+    homes = data.draw(st.lists(st.integers(0, machines - 1), min_size=users, max_size=users))
+    order = data.draw(st.permutations(range(users)))
+    saved = data.draw(st.lists(st.booleans(), min_size=users, max_size=users))
+    path = tmp_path_factory.mktemp("counts") / "counts.npz"
+    analyzers = [Analyzer(announcement) for _ in range(machines)]
+    for number in order:
+        home = homes[number]
+        assert analyzers[home].receive(packets[number])
+        if saved[number]:
+            analyzers[home].save(path)
+            analyzers[home] = Analyzer.load(path)
+    first, *others = data.draw(st.permutations(analyzers))
+    for other in others:
+        first.merge(other)
+    whole = counted(announcement, packets)
+    assert state(first) == state(whole)
+    assert first.sums().tobytes() == whole.sums().tobytes()
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_sums_are_scaled_estimates_of_the_users_who_took_part(name: str) -> None:
+    """F̃ = (2B̃ − n)R with the n that were counted, not the n that were planned."""
+    law = small_laws(3)[name]
+    announcement = announced(law, kernel="inner-product-signs", dim=4, repetitions=2)
+    tally = Tally(np.array([4, 9]), np.array([3, 2]))
+    if name == "rr":
+        tally = Tally(np.array([4, 6]), np.array([3, 1]))
+    analyzer = Analyzer(announcement)
+    analyzer.add(tally, 7)
+    estimates = announcement.bitsum().estimate(tally, 7)
+    assert analyzer.sums().tolist() == [(2.0 * estimate - 7.0) * 2.0 for estimate in estimates.tolist()]  # R = √4
+    if name == "rr":
+        p = 0.1875
+        assert estimates.tolist() == pytest.approx([(ones - 7 * p) / (1 - 2 * p) for ones in (4, 6)], rel=1e-15)
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_too_few_users_publish_nothing(name: str) -> None:
+    """`min_users` is 3 of 5 planned: two are too few, the third makes it."""
+    announcement = announced(small_laws(3)[name], users=5)
+    analyzer = Analyzer(announcement)
+    with pytest.raises(TooFewUsersError, match="0 users took part and the noise counts on 3"):
+        analyzer.sums()
+    packets = Randomizer(announcement).packets(np.ones((3, 1)), stream=stream(name))
+    for packet in packets[:2]:
+        analyzer.receive(packet)
+    with pytest.raises(TooFewUsersError, match="2 users took part"):
+        analyzer.sums()
+    analyzer.receive(b"not a packet")
+    with pytest.raises(TooFewUsersError):
+        analyzer.sums()
+    analyzer.receive(packets[2])
+    assert np.all(np.isfinite(analyzer.sums()))
+    assert issubclass(TooFewUsersError, InvalidInputError)
+
+
+@pytest.mark.parametrize(
+    ("ones", "zeros"),
+    [([2, 2, 2, 2], [1, 1, 1, 0]), ([3, 3, 3, 4], [0] * 4), ([0] * 4, [0] * 4), ([3, 3, 3, 2], [0] * 4)],
+)
+def test_counts_of_randomized_response_that_do_not_add_up_are_refused(ones: list[int], zeros: list[int]) -> None:
+    analyzer = Analyzer(RR)
+    analyzer.add(Tally(np.array(ones), np.array(zeros)), 3)
+    with pytest.raises(InvalidInputError, match="lost or added"):
+        analyzer.sums()
+    free = Analyzer(SIGNED)
+    free.add(Tally(np.array(ones), np.array(zeros)), 3)
+    assert len(free.sums()) == 4
+
+
+@pytest.mark.parametrize("name", INCOMPLETE)
+def test_released_packets_of_randomized_response_hold_one_message_of_each_user(name: str) -> None:
+    """What two users sent together is complete; all others lack a message or have one too many."""
+    complete = name == "two users with two messages each"
+    wire, analyzer = RR.wire_format(), counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
+    assert analyzer.receive(wire.encode(INCOMPLETE[name])) is complete
+    assert analyzer.rejected == (not complete)
+    assert state(analyzer) == ((3, [3, 2, 3, 2], [0, 1, 0, 1]) if complete else (1, [1, 0, 1, 0], [0, 1, 0, 1]))
+    free = Analyzer(SIGNED)
+    assert free.receive(SIGNED.wire_format().encode(INCOMPLETE[name])), "other protocols send any number"
+    assert free.rejected == 0
+
+
+def test_merging_is_for_analyzers_of_one_collection() -> None:
+    first = counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
+    first.receive(b"rubbish")
+    other = counted(RR, [RR.wire_format().encode(one_each([1, 1, 1, 0]))])
+    other.receive(b"rubbish")
+    other.receive(b"more rubbish")
+    first.merge(other)
+    assert state(first) == (2, [2, 1, 2, 0], [0, 1, 0, 2])
+    assert (first.rejected, other.rejected, other.n_users) == (3, 2, 1)
+    for strange in (announced(small_laws(2)["rr"], group="b"), SIGNED, announced(small_laws(3)["rr"])):
+        with pytest.raises(InvalidInputError, match="another collection"):
+            first.merge(Analyzer(strange))
+    assert state(first) == (2, [2, 1, 2, 0], [0, 1, 0, 2])
+    assert first.rejected == 3
+
+
+@pytest.mark.parametrize(
+    "tally",
+    [
+        Tally(np.zeros(3, np.int64), np.zeros(4, np.int64)),
+        Tally(np.zeros(4, np.int64), np.zeros(3, np.int64)),
+        Tally(np.zeros(4, np.int64), np.zeros(1, np.int64)),
+        Tally(np.zeros((2, 4), np.int64), np.zeros((2, 4), np.int64)),
+        Tally(np.zeros((), np.int64), np.zeros((), np.int64)),
+    ],
+    ids=lambda tally: f"{tally.ones.shape} {tally.zeros.shape}",
+)
+def test_counts_of_another_shape_are_refused(tally: Tally) -> None:
+    analyzer = Analyzer(RR)
+    with pytest.raises(InvalidInputError, match="shape"):
+        analyzer.add(tally, 5)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array([1, 1, -1, 1]),
+        np.array([-(2**40)] * 4),
+        np.array([1.0, 1.0, 1.0, 1.0]),
+        np.array([0.5, 1.0, 1.0, 1.0], np.float32),
+        np.array([np.nan] * 4),
+        np.array([True] * 4),
+        np.array(["1"] * 4),
+        np.array([1, 1, 1, 1], object),
+    ],
+    ids=lambda counts: f"{counts.dtype} {counts[0]}",
+)
+def test_counts_are_whole_and_not_negative(counts: NDArray[Any]) -> None:
+    for announcement in (RR, SIGNED):
+        analyzer = Analyzer(announcement)
+        for tally in (Tally(counts, np.ones(4, np.int64)), Tally(np.ones(4, np.int64), counts)):
+            with pytest.raises(InvalidInputError, match="whole numbers and not negative"):
+                analyzer.add(tally, 2)
+        assert state(analyzer) == (0, [0] * 4, [0] * 4)
+
+
+@pytest.mark.parametrize("n_users", [-1, 10**12 + 1, 2.0, True, "3", None])
+def test_counts_belong_to_a_whole_number_of_users(n_users: Any) -> None:
+    analyzer = Analyzer(RR)
+    with pytest.raises(InvalidInputError, match="users"):
+        analyzer.add(Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), n_users)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+
+
+def test_saved_counts_come_back_whole(tmp_path: Path) -> None:
+    analyzer = Analyzer(RR)
+    analyzer.add(Tally(np.array([2**39, 1, 2, 3]), np.array([0, 2**39 - 1, 2**39 - 2, 2**39 - 3])), 2**39)
+    analyzer.receive(b"rubbish")
+    analyzer.save(tmp_path / "counts.npz")
+    back = Analyzer.load(str(tmp_path / "counts.npz"))
+    assert state(back) == state(analyzer)
+    assert (back.rejected, back.announcement) == (1, RR)
+    assert back.sums().tobytes() == analyzer.sums().tobytes()
+    back.merge(analyzer)
+    assert back.n_users == 2**40
+
+
+Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document, _: document.pop("n_users"),
+        lambda document, _: document.pop("announcement"),
+        lambda document, _: document.pop("rejected"),
+        lambda document, _: document.update(n_users="3"),
+        lambda document, _: document.update(n_users=-3),
+        lambda document, _: document.update(n_users=2.5),
+        lambda document, _: document.update(announcement={}),
+        lambda document, _: document.update(announcement=[]),
+        lambda document, _: document["announcement"].update(public_seed=["a"]),
+        lambda document, _: document["announcement"]["plan"].update(bitsum="none"),
+        lambda document, _: document["announcement"]["plan"]["instance"].update(parameters={}),
+        lambda _, arrays: arrays.pop("ones"),
+        lambda _, arrays: arrays.update(zeros=np.zeros(3, np.int64)),
+        lambda _, arrays: arrays.update(zeros=np.full(4, -1)),
+        lambda _, arrays: arrays.update(zeros=np.zeros(4)),
+    ],
+)
+def test_files_that_hold_no_counts_are_refused(tmp_path: Path, change: Change) -> None:
+    """Each with a digest that is right, as a careless program would write it."""
+    path = tmp_path / "counts.npz"
+    Analyzer(RR).save(path)
+    document, arrays = read_container(path, COUNTS_SCHEMA)
+    write_container(path, document, arrays)
+    assert Analyzer.load(path).n_users == 0
+    change(document, arrays)
+    write_container(path, document, arrays)
+    with pytest.raises(DamagedFileError):
+        Analyzer.load(path)
+
+
+# The announcement that they share (more in test_announcement.py) ------------------------------------------------------
+
+
+def test_announcements_are_read_as_they_were_written_or_not_at_all() -> None:
+    loud = announced(small_laws(2)["rr"], public_seed="AB" * 16)
+    assert Announcement.from_json(loud.to_json()) == loud
+    for schema in ("privkde.announcement/2", "privkde.plan/1", None):
+        with pytest.raises(InvalidInputError, match=r"privkde\.announcement/1"):
+            Announcement.from_json({**loud.to_json(), "schema": schema})

@@ -1,0 +1,443 @@
+"""The planner over HTTP: the library's own answers, problems, limits, budgets."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from accounting import PlanRequest, plan_budget, solve
+from accounting.fields import fields_of
+from accounting.solving import SolveRequest
+from privkde.service import Settings, create_app
+from privkde.service.planner_page import FILES
+from privkde.service.planning_routes import SMALL
+from privkde.service.problems import KINDS, MEDIA_TYPE
+from privkde.service.protection import SECURITY_HEADERS
+from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, GuaranteeRequest, ReleaseRequest
+from privkde.service.workers import content_key
+
+HOST = "http://127.0.0.1"
+SLOW = {"users": 30_000, "dim": 384, "epsilon": 1.0, "delta": 1e-6, "bitsum": "auto"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service")
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[TestClient]:
+    settings = Settings(workers=1, ledger=str(folder / "ledger.sqlite"), token="secret", time_limit=120.0)
+    with TestClient(create_app(settings), base_url=HOST) as found:
+        yield found
+
+
+def bare(**settings: Any) -> TestClient:
+    return TestClient(create_app(Settings(workers=1, **settings)), base_url=HOST, raise_server_exceptions=False)
+
+
+def problem(response: Response, name: str) -> dict[str, Any]:
+    """The problem document of an answer; its kind must be the one that is named."""
+    kind = next(one for one in KINDS if one.name == name)
+    assert response.status_code == kind.status, response.text
+    assert response.headers["content-type"] == MEDIA_TYPE
+    document: dict[str, Any] = response.json()
+    assert (document["type"], document["status"], document["title"]) == (kind.uri, kind.status, kind.title)
+    jsonschema.validate(document, schema("Problem"))
+    return document
+
+
+DOCUMENT: dict[str, Any] = create_app().openapi()
+OPERATIONS = [(path, method) for path, operations in DOCUMENT["paths"].items() for method in operations]
+
+
+def schema(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
+
+
+def closed(part: Any) -> Any:
+    """The same schemas, but an answer with a member that they do not declare is invalid."""
+    if isinstance(part, list):
+        return [closed(item) for item in part]
+    if not isinstance(part, dict):
+        return part
+    same = {name: closed(value) for name, value in part.items()}
+    return {"additionalProperties": False, **same} if isinstance(part.get("properties"), dict) else same
+
+
+CLOSED = closed(DOCUMENT)
+
+
+def require_documented(path: str, method: str, response: Response) -> None:
+    """The answer has exactly the shape that the document declares for it."""
+    content = CLOSED["paths"][path][method]["responses"][str(response.status_code)]["content"]
+    declared = content[response.headers["content-type"]]["schema"]
+    jsonschema.validate(response.json(), {**declared, "components": CLOSED["components"]})
+
+
+def example(path: str, method: str) -> Any:
+    """The example of a body, or a body where the document has none."""
+    body = DOCUMENT["paths"][path][method].get("requestBody")
+    if body is None:
+        return None
+    examples = body["content"]["application/json"].get("examples", {})
+    return examples["example"]["value"] if examples else {"plan": json.loads(plan_budget(**SMALL).dumps())}
+
+
+# --- the same answers as the library's --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"bitsum": "poisson"},
+        {"kernel": "inner-product"},
+        {"bitsum": "poisson", "accountant": "basic", "classes": 2, "label_epsilon": 2.0},
+        {"min_users": 1500},
+    ],
+)
+def test_a_plan_is_what_plan_budget_says(client: TestClient, changes: dict[str, Any]) -> None:
+    asked: dict[str, Any] = SMALL | changes
+    answer = client.post("/v1/plan", json=asked)
+    assert answer.json() == json.loads(plan_budget(**asked).dumps())
+    jsonschema.validate(answer.json(), schema("Plan"))
+
+
+def test_null_means_not_given(client: TestClient) -> None:
+    assert client.post("/v1/plan", json=SMALL | {"classes": None}).json() == client.post("/v1/plan", json=SMALL).json()
+
+
+def test_solving(client: TestClient) -> None:
+    asked: dict[str, Any] = {"users": 30_000, "dim": 8, "delta": 1e-6, "accountant": "pld", "target_error": 0.4}
+    answer = client.post("/v1/plan/solve", json={"unknown": "epsilon", **asked}).json()
+    assert answer == json.loads(solve("epsilon", **asked).dumps())
+
+
+def test_profile_and_risk(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL).json()
+    found = client.post("/v1/plan/profile", json={"plan": plan}).json()
+    jsonschema.validate(found, schema("Profile"))
+    assert min(epsilon for epsilon, delta in found["promised"] if delta <= 1e-6) <= 2.01
+    rates = {one["false_positive_rate"]: one["true_positive_rate"] for one in found["risk"]}
+    assert {one["of"] for one in found["risk"]} == {"record"}
+    assert 0.01 < rates[0.01] < rates[0.1] < 1.0
+
+
+def test_the_risk_of_a_record_is_more_than_that_of_its_vector_or_its_label(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL | {"classes": 2, "label_epsilon": 2.0}).json()
+    found = client.post("/v1/plan/profile", json={"plan": plan}).json()
+    at = {one["of"]: one["true_positive_rate"] for one in found["risk"] if one["false_positive_rate"] == 0.01}
+    assert at["label"] == pytest.approx(0.01 * math.exp(2.0), rel=1e-6)
+    assert max(at["vector"], at["label"]) < at["record"] < 0.01 * math.exp(4.0)
+
+
+def test_an_altered_plan_has_no_profile(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL).json()
+    plan["request"]["epsilon"] = 0.05
+    assert "altered" in problem(client.post("/v1/plan/profile", json={"plan": plan}), "invalid-input")["detail"]
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_every_example_is_answered_as_documented(client: TestClient, path: str, method: str) -> None:
+    headers = {"Authorization": "Bearer secret", "Idempotency-Key": "example"}
+    budget = example("/v1/budgets", "post") | {"name": "example"}
+    client.post("/v1/budgets", json=budget, headers=headers)
+    client.post("/v1/budgets/example/charges", json=RELEASE, headers=headers)
+    answer = client.request(method, path.format(name="example"), json=example(path, method), headers=headers)
+    assert answer.status_code in (200, 201), answer.text
+    require_documented(path, method, answer)
+
+
+def test_the_document_holds_what_the_library_declares() -> None:
+    """Names, ranges, choices, defaults and descriptions of a request; no other names are taken."""
+    for record in (PlanRequest, SolveRequest, ComposeRequest, ReleaseRequest, GuaranteeRequest, BudgetRequest):
+        described = DOCUMENT["components"]["schemas"][record.__name__]
+        assert described["additionalProperties"] is False
+        fields = fields_of(record)
+        assert list(described["properties"]) == list(fields)
+        assert described["required"] == [name for name, field in fields.items() if field.required]
+        for name, field in fields.items():
+            member = described["properties"][name]
+            assert field.rule.json_schema().items() <= member.items()
+            assert field.required or field.default == () or member.get("default") == field.default
+
+
+def test_each_operation_says_what_may_go_wrong() -> None:
+    for path, method in OPERATIONS:
+        answers = DOCUMENT["paths"][path][method]["responses"]
+        problems = {status: answer for status, answer in answers.items() if not status.startswith("2")}
+        assert {"400", "408", "413", "415", "421", "500"} <= set(problems)
+        for answer in problems.values():
+            assert answer["content"] == {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+
+
+@pytest.mark.parametrize("path", ["/v1/kernels", "/v1/bitsums", "/healthz", "/version", "/openapi.json", "/"])
+def test_facts(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 200
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_pages_name_nothing_elsewhere(client: TestClient, path: str) -> None:
+    if path.startswith("docs/"):
+        pytest.importorskip("fastapi_swagger", reason="the extra 'api' is not installed")
+    answer = client.get(f"/{path}")
+    assert answer.status_code == 200
+    if answer.headers["content-type"].startswith("text/html"):
+        links = re.findall(r'(?:src|href)="([^"]*)"', answer.text)
+        assert links
+        assert not [link for link in links if "//" in link or link.startswith("/")]  # relative: works below a path
+
+
+# --- problems ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"users": 3}, "dim is missing"),
+        (SMALL | {"userz": 1}, "Did you mean 'users'"),
+        (SMALL | {"users": "many"}, "users='many'"),
+        (SMALL | {"users": True}, "users=True"),
+        (SMALL | {"dim": "8"}, "dim='8'"),
+        (SMALL | {"kernel": "gausian"}, "Did you mean 'gaussian'"),
+        (SMALL | {"classes": 2, "label_epsilon": "x"}, "label_epsilon='x'"),
+        (SMALL | {"allow_useless": "yes"}, "allow_useless"),
+        (SMALL | {"dim": 1_000_000, "kernel": "laplacian"}, "command line"),
+    ],
+)
+def test_bad_values(client: TestClient, body: dict[str, Any], word: str) -> None:
+    assert word in problem(client.post("/v1/plan", json=body), "invalid-input")["detail"]
+
+
+def test_what_cannot_be_promised(client: TestClient) -> None:
+    answer = client.post("/v1/plan", json=SMALL | {"users": 6, "epsilon": 0.1})
+    assert "users" in problem(answer, "infeasible")["detail"]
+
+
+DEEP = {depth: b'{"users": ' + b"[" * depth + b"]" * depth + b"}" for depth in (30, 100, 480, 500, 900, 3_000, 200_000)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{", b"[]", b"\xff", b'{"users": NaN}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}', *DEEP.values()],
+    ids=lambda body: str(body[:24]),
+)
+def test_what_is_not_a_json_object(client: TestClient, body: bytes) -> None:
+    problem(client.post("/v1/plan", content=body, headers={"Content-Type": "application/json"}), "malformed")
+
+
+def test_limits_of_every_request(client: TestClient) -> None:
+    problem(client.post("/v1/plan", content=b"{}", headers={"Content-Type": "text/plain"}), "unsupported-media-type")
+    problem(client.post("/v1/plan", json={"kernel": "x" * 2**20}), "too-large")
+    problem(client.post("/v1/plan", json=SMALL, headers={"Host": "evil.example"}), "misdirected")
+    problem(client.get("/nowhere"), "not-found")
+    problem(client.get("/v1/plan"), "method-not-allowed")
+    problem(client.delete("/v1/budgets"), "method-not-allowed")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8000", "localhost", "LOCALHOST:1", "[::1]:8000", "[::1]"])
+def test_names_of_this_machine(client: TestClient, host: str) -> None:
+    assert client.get("/healthz", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "[::1", "", "localhost@evil.example"])
+def test_other_names(client: TestClient, host: str) -> None:
+    problem(client.get("/healthz", headers={"Host": host}), "misdirected")
+
+
+def test_a_body_without_a_length_is_limited_too() -> None:
+    with bare(largest_body=1024) as client:
+        parts = (b" " * 600 for _ in range(3))
+        problem(client.post("/v1/plan", content=parts, headers={"Content-Type": "application/json"}), "too-large")
+
+
+def test_work_that_takes_too_long_is_stopped() -> None:
+    with bare(time_limit=0.2) as client:
+        assert "0.2 s" in problem(client.post("/v1/plan", json=SLOW), "too-slow")["detail"]
+        assert client.get("/healthz").status_code == 200
+
+
+def test_too_much_at_once_is_told_to_come_back() -> None:
+    with bare(queue=0, time_limit=8.0) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, "/v1/plan", json=SLOW)
+        while not client.app.state.workers._running:  # type: ignore[attr-defined]
+            time.sleep(0.01)
+        answer = client.post("/v1/plan", json=SMALL)
+        problem(answer, "busy")
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert client.get("/healthz").status_code == 200
+        waiting.result()
+
+
+# --- what leaves ------------------------------------------------------------------------------------
+
+
+def test_security_headers_on_every_answer(client: TestClient) -> None:
+    for answer in (client.get("/"), client.get("/nowhere"), client.post("/v1/plan", json={})):
+        given = {name: answer.headers.get(name) for name in SECURITY_HEADERS}
+        assert given | {"Cache-Control": SECURITY_HEADERS["Cache-Control"]} == SECURITY_HEADERS
+        assert given["Cache-Control"] in ("no-store", "no-cache")
+        assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+def test_logs_say_what_happened_and_not_what_was_asked(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="privkde.service"):
+        client.post("/v1/plan?secret=1", json=SMALL | {"users": 2_345})
+        client.get("/v1/budgets/confidential")
+    lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "privkde.service"]
+    assert [(one["route"], one["status"]) for one in lines] == [("/v1/plan", 200), ("/v1/budgets/{name}", 404)]
+    assert "2345" not in caplog.text
+    assert "secret" not in caplog.text
+    assert "confidential" not in caplog.text
+
+
+def test_the_same_question_is_computed_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = SMALL | {"users": 2_111}
+    first = client.post("/v1/plan", json=asked)
+    monkeypatch.setattr("pebble.ProcessPool.schedule", None)  # nothing can be computed any more
+    again = client.post("/v1/plan", json=dict(reversed(asked.items())))
+    assert again.content == first.content
+
+
+def test_refusals_are_kept_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = SMALL | {"users": 7, "epsilon": 0.1}
+    first = client.post("/v1/plan", json=asked)
+    monkeypatch.setattr("pebble.ProcessPool.schedule", None)
+    assert client.post("/v1/plan", json=asked).json() == first.json()
+
+
+def test_a_cache_has_a_size() -> None:
+    with bare(cache_bytes=0) as client:
+        workers = client.app.state.workers  # type: ignore[attr-defined]
+        client.post("/v1/plan", json=SMALL)
+        assert not workers._kept
+        assert workers._kept_bytes == 0
+
+
+def test_processes_that_were_lost_are_replaced() -> None:
+    with bare() as client:
+        workers = client.app.state.workers  # type: ignore[attr-defined]
+        workers.stop()
+        assert client.get("/healthz").json() == {"status": "restarting"}
+        assert client.post("/v1/plan", json=SMALL).status_code == 200
+        assert client.get("/healthz").json() == {"status": "ok"}
+
+
+def test_keys_tell_questions_apart() -> None:
+    assert content_key("plan", {"a": 1, "b": 2}) == content_key("plan", {"b": 2, "a": 1})
+    assert len({content_key("plan", {"a": 1}), content_key("plan", {"a": 2}), content_key("solve", {"a": 1})}) == 3
+
+
+# --- composition and budgets ------------------------------------------------------------------------
+
+
+def test_composing_beyond_a_budget_says_by_how_much(client: TestClient) -> None:
+    asked = {"releases": [{**RELEASE, "times": 3}], "charged": [RELEASE], "delta": 1e-6, "epsilon": 1.0}
+    told = problem(client.post("/v1/compose", json=asked), "budget-exceeded")
+    assert told["difference"] == pytest.approx(told["requested"] - told["remaining"])
+    assert told["difference"] > 0.0
+    fits = client.post("/v1/compose", json=asked | {"epsilon": 2.5}).json()
+    assert fits["remaining"] == pytest.approx(2.5 - fits["spent_after"]["epsilon"])
+
+
+def test_plans_compose_far_below_their_sum(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=SMALL).json()
+    found = client.post("/v1/compose", json={"releases": [{"name": "a", "plan": plan, "times": 10}], "delta": 1e-5})
+    ladder = found.json()["spent_after"]
+    assert ladder["pld"] < 0.5 * ladder["basic"]
+
+
+@pytest.mark.parametrize(
+    "release",
+    [
+        {},
+        {"name": "a"},
+        {"name": 1, "guarantee": {"epsilon": 1.0}},
+        {"name": "a", "guarantee": {}},
+        {"name": "a", "guarantee": {"epsilon": 1.0, "view": "x"}},
+        {"name": "a", "plan": {}},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "plan": {}},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "times": 0},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "more": 0},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "view": "model"},
+        {"name": "a", "guarantee": {"epsilon": 300.0}},
+        {"name": "a\u0000b", "guarantee": {"epsilon": 1.0}},
+    ],
+)
+def test_bad_releases(client: TestClient, release: dict[str, Any]) -> None:
+    problem(client.post("/v1/compose", json={"releases": [release], "delta": 1e-6}), "invalid-input")
+
+
+def test_what_was_charged_beyond_delta(client: TestClient) -> None:
+    before = [{"name": "a", "guarantee": {"epsilon": 1.0, "delta": 0.1}, "times": 2}]
+    asked = {"releases": [RELEASE], "charged": before, "delta": 0.1, "epsilon": 5.0}
+    assert "promises nothing" in problem(client.post("/v1/compose", json=asked), "invalid-input")["detail"]
+
+
+def test_unlike_releases(client: TestClient) -> None:
+    label = {"name": "b", "guarantee": {"epsilon": 1.0, "adjacency": "replace-one-label"}}
+    problem(client.post("/v1/compose", json={"releases": [RELEASE, label], "delta": 1e-6}), "unlike-guarantees")
+
+
+def test_a_budget_from_its_creation_to_its_end(client: TestClient) -> None:
+    headers = {"Authorization": "Bearer secret"}
+    budget = {"name": "year", "epsilon": 1.0, "delta": 1e-6}
+    assert client.post("/v1/budgets", json=budget, headers=headers).status_code == 201
+    problem(client.post("/v1/budgets", json=budget, headers=headers), "budget-exists")
+    first = client.post("/v1/budgets/year/charges", json=RELEASE, headers=headers | {"Idempotency-Key": "1"})
+    again = client.post("/v1/budgets/year/charges", json=RELEASE, headers=headers | {"Idempotency-Key": "1"})
+    assert (first.status_code, again.json()) == (201, first.json())
+    other = RELEASE | {"name": "other"}
+    reused = client.post("/v1/budgets/year/charges", json=other, headers=headers | {"Idempotency-Key": "1"})
+    problem(reused, "key-reused")
+    large = {"name": "large", "guarantee": {"epsilon": 0.9}}
+    quote = client.post("/v1/budgets/year/quote", json=large)
+    refused = client.post("/v1/budgets/year/charges", json=large, headers=headers | {"Idempotency-Key": "2"})
+    told = problem(refused, "budget-exceeded")
+    assert quote.json()["requested"] == pytest.approx(told["requested"])
+    standing = client.get("/v1/budgets/year").json()
+    assert (standing["n_charges"], standing["spent"]) == (1, first.json()["spent_after"])
+    assert [one["key"] for one in client.get("/v1/budgets/year/charges").json()["charges"]] == ["1"]
+
+
+def test_writing_needs_the_token(client: TestClient) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
+        refused = client.post("/v1/budgets", json={"name": "x", "epsilon": 1.0, "delta": 0.0}, headers=headers)
+        problem(refused, "unauthorized")
+        assert refused.headers["WWW-Authenticate"] == "Bearer"
+    problem(client.get("/v1/budgets/x"), "unknown-budget")
+
+
+def test_a_charge_needs_a_key(client: TestClient) -> None:
+    refused = client.post("/v1/budgets/x/charges", json=RELEASE, headers={"Authorization": "Bearer secret"})
+    assert "idempotency-key" in problem(refused, "invalid-input")["detail"]
+
+
+def test_without_a_ledger_there_are_no_budgets() -> None:
+    with bare() as client:
+        assert "--ledger" in problem(client.get("/v1/budgets"), "not-found")["detail"]
+
+
+def test_a_plan_can_be_charged(client: TestClient) -> None:
+    headers = {"Authorization": "Bearer secret", "Idempotency-Key": "p"}
+    client.post("/v1/budgets", json={"name": "plans", "epsilon": 3.0, "delta": 1e-6}, headers=headers)
+    plan = client.post("/v1/plan", json=SMALL).json()
+    charge = client.post("/v1/budgets/plans/charges", json={"name": "a", "plan": plan}, headers=headers).json()
+    assert charge["spent_after"] <= 2.0
+    assert len(charge["plan_sha256"]) == 64
+    plan["instance"]["parameters"]["flip_probability"] *= 0.9
+    altered = client.post("/v1/budgets/plans/charges", json={"name": "a", "plan": plan}, headers=headers)
+    assert "altered" in problem(altered, "invalid-input")["detail"]

@@ -1,0 +1,162 @@
+"""Columns of Parquet and Avro files: what was written comes back; what holds no packets or no matrix is refused."""
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from accounting.errors import InvalidInputError
+from privkde import PrivateKDE
+from privkde.storage import columns
+from privkde.storage.container import DamagedFileError
+from privkde.storage.datasets import holds, read_array, read_vectors
+from privkde.storage.packets import read_packets, write_packets
+from tests.privkde.storage.test_packets import PACKETS
+
+pytestmark = pytest.mark.extras
+
+
+def test_avro_files_that_end_between_two_blocks_are_truncated(tmp_path: Path) -> None:
+    target = tmp_path / "part.avro"
+    write_packets(target, [bytes(1000)] * 60)
+    with target.open("rb") as file:
+        ends = [block.offset + block.size for block in fastavro.block_reader(file)]
+    assert len(ends) > 2
+    target.write_bytes(target.read_bytes()[: ends[0]])
+    with pytest.raises(DamagedFileError, match=r"part\.avro' is truncated: it lacks \d+ rows"):
+        list(read_packets(str(target)))
+
+
+@pytest.mark.parametrize("suffix", columns.FORMATS)
+def test_files_without_packets_are_refused(suffix: str, tmp_path: Path) -> None:
+    target = tmp_path / f"part{suffix}"
+    with target.open("wb") as file:
+        columns.write_column(file, suffix, "message", PACKETS)
+    with pytest.raises(InvalidInputError, match="no column 'packet'; it has message"):
+        list(read_packets(str(target)))
+
+
+def test_columns_of_other_things_than_bytes_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "texts.parquet"
+    pq.write_table(pa.table({"packet": ["text"]}), table)
+    with pytest.raises(InvalidInputError, match="other things than bytes"):
+        list(read_packets(str(table)))
+
+
+X = np.random.default_rng(0).normal(size=(100, 5)).astype(np.float32)
+LABELS = np.array(["north", "south"])[np.arange(100) % 2]
+KINDS = {"lists": pa.list_(pa.float32()), "fixed": pa.list_(pa.float32(), 5), "double": pa.list_(pa.float64())}
+
+
+def stored(folder: Path, vectors: Any = X, kind: str = "lists") -> Path:
+    """Vectors and labels in several row groups."""
+    rows = [np.asarray(row).tolist() for row in vectors]
+    table = pa.table({"X": pa.array(rows, KINDS[kind]), "y": LABELS[: len(rows)].tolist()})
+    pq.write_table(table, folder / "users.parquet", row_group_size=17)
+    return folder / "users.parquet"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_rows_of_a_column_are_those_of_the_matrix(kind: str, tmp_path: Path) -> None:
+    path = stored(tmp_path, kind=kind)
+    rows = read_vectors(path, "X")
+    assert isinstance(rows, np.memmap)
+    assert (rows.shape, rows.dtype) == (X.shape, np.float32)
+    rng = np.random.default_rng(1)
+    for index in (np.arange(100), rng.permutation(100)[:31], np.array([99, 0, 99]), np.arange(0)):
+        np.testing.assert_array_equal(rows[index], X[index])
+    np.testing.assert_array_equal(read_array(path, "y"), LABELS)
+    assert holds(path, "y")
+    assert not holds(path, "z")
+
+
+def test_a_density_of_a_column_is_that_of_the_matrix(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"repetitions": 4, "insecure_seed": 1, "public_seed": "00" * 16, "allow_useless": True}
+    of_column, of_matrix = (
+        PrivateKDE(**options, outside="project").fit(rows) for rows in (read_vectors(stored(tmp_path), "X"), X)
+    )
+    np.testing.assert_array_equal(of_column.model_.sums, of_matrix.model_.sums)
+
+
+def test_nothing_of_the_copy_is_left_in_the_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy has no name: whoever looks into the folder does not see it, and it ends with the process."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    rows = read_vectors(stored(tmp_path), "X")
+    assert list(scratch.iterdir()) == []
+    np.testing.assert_array_equal(rows[np.arange(100)], X)
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """8 MB in row groups of 80 kB; what Arrow holds beyond Python's memory is released group by group."""
+    x = np.random.default_rng(2).normal(size=(40_000, 50)).astype(np.float32)
+    table = pa.table({"X": pa.FixedSizeListArray.from_arrays(x.ravel(), 50)})
+    pq.write_table(table, tmp_path / "large.parquet", row_group_size=400)
+    del table
+    read_vectors(stored(tmp_path), "X")  # imports
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    rows = read_vectors(tmp_path / "large.parquet", "X")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(rows[np.arange(39_990, 40_000)], x[39_990:])
+    assert peak < x.nbytes / 4
+    assert pa.total_allocated_bytes() - before < x.nbytes / 4
+
+
+def test_an_empty_table_has_no_rows(tmp_path: Path) -> None:
+    assert read_vectors(stored(tmp_path, []), "X").shape == (0, 0)
+
+
+def test_what_is_no_matrix_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="all of one length; those from row 85 on do not"):
+        read_vectors(stored(tmp_path, [*X[:98], X[0][:4], X[1]]), "X")
+    with pytest.raises(InvalidInputError, match="all of one length; those from row 17 on do not"):
+        read_vectors(stored(tmp_path, [*X[:17], *X[17:34, :4]]), "X")
+    path = stored(tmp_path)
+    with pytest.raises(InvalidInputError, match="no column 'vectors'; it has X, y"):
+        read_vectors(path, "vectors")
+    with pytest.raises(InvalidInputError, match="lists of numbers"):
+        read_vectors(path, "y")
+    with pytest.raises(InvalidInputError, match="no plain numbers or texts"):
+        read_array(path, "X")
+    path.write_bytes(path.read_bytes()[:150])
+    with pytest.raises(DamagedFileError, match="cannot be read"):
+        read_vectors(path, "X")
+
+
+def test_a_file_that_is_written_again_does_not_change_what_was_read(tmp_path: Path) -> None:
+    """Of the same shape, so that nothing but its content distinguishes the two."""
+    everybody = np.arange(100)
+    old = read_vectors(stored(tmp_path), "X")
+    new = read_vectors(stored(tmp_path, X[::-1]), "X")
+    np.testing.assert_array_equal(new[everybody], X[::-1])
+    np.testing.assert_array_equal(old[everybody], X)
+
+
+def test_avro_holds_packets_and_no_vectors(tmp_path: Path) -> None:
+    write_packets(tmp_path / "part.avro", PACKETS)
+    with pytest.raises(InvalidInputError, match=r"not an intact \.npz archive.*or as Parquet"):
+        read_vectors(tmp_path / "part.avro", "packet")
+
+
+def test_lists_of_integers_are_vectors(tmp_path: Path) -> None:
+    whole = np.arange(12).reshape(4, 3)
+    pq.write_table(pa.table({"X": whole.tolist()}), tmp_path / "whole.parquet")
+    np.testing.assert_array_equal(read_vectors(tmp_path / "whole.parquet", "X")[np.arange(4)], whole)
+    pq.write_table(pa.table({"X": [[True, False]]}), tmp_path / "whole.parquet")
+    with pytest.raises(InvalidInputError, match="lists of numbers"):
+        read_vectors(tmp_path / "whole.parquet", "X")
+
+
+def test_missing_values_are_refused(tmp_path: Path) -> None:
+    for rows in ([[1.0, None]], [None]):
+        pq.write_table(pa.table({"X": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "gaps.parquet")
+        with pytest.raises(InvalidInputError, match="lists of numbers"):
+            read_vectors(tmp_path / "gaps.parquet", "X")

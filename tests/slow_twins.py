@@ -1,0 +1,73 @@
+"""Slow twins that only tests need, on top of `verification.exact.rational_twins` and `brute_force`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from verification.exact.brute_force import DIGITS, Mass, PlaneLaw, Table
+from verification.exact.rational_twins import ExactPair
+
+
+def dominates(larger: ExactPair, smaller: ExactPair) -> bool:
+    """Whether H_γ(larger) ≥ H_γ(smaller) for all γ ≥ 0, decided exactly (see `ExactPair.ratios`)."""
+    kinks = {Fraction(0), *larger.ratios(), *smaller.ratios()}
+    return all(larger.hockey_stick(gamma) >= smaller.hockey_stick(gamma) for gamma in kinks)
+
+
+def compose(pairs: Iterable[ExactPair]) -> ExactPair:
+    """The pair of product laws, by full enumeration; equal likelihood ratios are merged as they appear."""
+    certain = (Fraction(1),)
+    composed = ExactPair(upper=certain, lower=certain)
+    for pair in pairs:
+        small = pair.merged()
+        composed = ExactPair(
+            upper=tuple(p * x for p, x in itertools.product(composed.upper, small.upper)),
+            lower=tuple(q * y for q, y in itertools.product(composed.lower, small.lower)),
+        ).merged()
+    return composed
+
+
+def repeated_response_delta(flip_probability: Fraction, times: int, epsilon: float, *, digits: int = 60) -> Any:
+    """δ(ε) of one bit sent `times` times by randomized response, as an mpmath number: the loss is binomial.
+
+    δ(ε) = Σ_j C(k, j) max(p^{k−j}(1−p)^j − e^ε p^j (1−p)^{k−j}, 0), at the exact value of the float ε.
+    """
+    with mpmath.workdps(digits + 20):
+        p = mpmath.mpf(flip_probability.numerator) / flip_probability.denominator
+        growth = mpmath.exp(mpmath.mpf(epsilon))
+        total = mpmath.mpf(0)
+        for j in range(times + 1):
+            excess = p ** (times - j) * (1 - p) ** j - growth * p**j * (1 - p) ** (times - j)
+            if excess > 0:
+                total += mpmath.binomial(times, j) * excess
+    with mpmath.workdps(digits):
+        return +total
+
+
+def shift_hockey_stick(mass: Mass, epsilon: float, length: int, *, digits: int = DIGITS) -> tuple[Any, Any]:
+    """(H_{e^ε}(1 + X‖X), H_{e^ε}(X‖1 + X)) for X of law `mass`, summed over 0, …, length − 1 at `digits` digits."""
+    with mpmath.workdps(digits):
+        growth = mpmath.exp(mpmath.mpf(epsilon))
+        masses = [mpmath.mpf(0), *(mass(j) for j in range(length))]
+        pairs = list(itertools.pairwise(masses))  # (P(X = j − 1), P(X = j))
+        up = mpmath.fsum(before - growth * here for before, here in pairs if before > growth * here)
+        down = mpmath.fsum(here - growth * before for before, here in pairs if here > growth * before)
+        return up, down
+
+
+def missing(plane: PlaneLaw) -> float:
+    """Mass that the larger of the two gaps leaves out of the tables."""
+    return max(0.0, 1.0 - float(np.sum(plane.zero)), 1.0 - float(np.sum(plane.one)))
+
+
+def losses(plane: PlaneLaw, difference: int) -> Table:
+    """Ln f_1/f_0 along w = min(u, v) = 0, 1, … at fixed u − v = `difference`; −inf where b = 1 is impossible."""
+    zero, one = np.diagonal(plane.zero, -difference), np.diagonal(plane.one, -difference)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(one) - np.log(zero))

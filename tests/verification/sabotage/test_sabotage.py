@@ -1,0 +1,288 @@
+"""The matrix: its machinery with tiny checks, each saboteur with one real check, and all with all (slow)."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import math
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from accounting import InvalidInputError
+from accounting.mechanisms import RandomizedResponse
+from privkde.bitsum import Tally, executed
+from privkde.draws.randomness import private_randomness
+from privkde.protocol import parties
+from privkde.protocol.announcement import Announcement
+from privkde.protocol.label_round import randomize_labels
+from privkde.protocol.parties import Shuffler
+from verification import miniature
+from verification.sabotage import Matrix, Outcome, Row, Saboteur, run_matrix, saboteurs
+from verification.sabotage.plans import HONEST_PLANS
+from verification.sabotage.saboteur import forget
+from verification.verdicts import QUICK, Check, Effort, Finding, Layer, Subject, finding
+
+HERE = "tests.verification.sabotage.test_sabotage"
+
+
+def _corrected(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The expected count of 300 ones among 1,000 users must be estimated as 300."""
+    law, n = subject.plan.protocol(), 1000
+    assert isinstance(law, RandomizedResponse)
+    expected = 300 + (n - 600) * law.flip_probability
+    counts = Tally(np.array([expected]), np.array([n - expected]))
+    off = abs(float(executed(law).estimate(counts, n)[0]) - 300.0)
+    return finding("flips are undone", statistic=off, bound=1e-6, found="they are not")
+
+
+def _kept(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """How often labels are kept, with a margin of 8 standard deviations (two-sided level below 2e-15, normal)."""
+    response, runs = subject.plan.request.label_response(), 40_000
+    assert response is not None
+    reported = randomize_labels(np.zeros(runs, np.int64), response, stream=private_randomness(seed).stream)
+    p = response.keep_probability
+    off = abs(float(np.mean(reported == 0)) - p)
+    bound = 8.0 * math.sqrt(p * (1.0 - p) / runs)
+    return finding("labels are kept as declared", statistic=off, bound=bound, found="no")
+
+
+def _order(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """Messages come in by instance; 32 of them leave in that order with probability 1/32! only."""
+    announcement = Announcement(plan=subject.plan, public_seed="00" * 16)
+    shuffler = Shuffler(announcement, stream=private_randomness(seed).stream)
+    left = np.asarray(getattr(parties, "permutation")(32, shuffler._stream), np.float64)  # noqa: B009 (as it is now)
+    kept = float(np.all(np.diff(left) > 0))
+    return finding("the shuffler shuffles", statistic=kept, bound=0.5, found="in order")
+
+
+def _broken(subject: Subject, effort: Effort, seed: int) -> Finding:
+    if dict(subject.plan.parameters).get("flip_probability", 1.0) < 0.08:
+        raise ArithmeticError
+    return finding("nothing", statistic=0.0, bound=1.0, found="")
+
+
+def _is(bitsum: str) -> Any:
+    return lambda subject: subject.plan.bitsum == bitsum and subject.plan.request.n_protocols == 1
+
+
+CHECKS = (
+    Check(name="correction", layer=Layer.EXACT, about="", run=_corrected, applies=_is("rr")),
+    Check(
+        name="keeping",
+        layer=Layer.STATISTICAL,
+        about="",
+        run=_kept,
+        applies=lambda subject: subject.plan.request.label_response() is not None,
+    ),
+    Check(name="order", layer=Layer.STATISTICAL, about="", run=_order, applies=_is("rr")),
+    Check(name="fragile", layer=Layer.EXACT, about="", run=_broken, applies=_is("rr")),
+)
+CHEAP = ("rr without correction", "labels: uniform over all", "shuffler keeps the order", "plan altered by hand")
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Matrix:
+    return run_matrix(QUICK, only=CHEAP, plans=("rr", "labels"), check_modules=(HERE,), workers=1)
+
+
+def test_there_are_enough_saboteurs_and_all_have_a_story() -> None:
+    found = saboteurs()
+    assert len(found) >= 16
+    assert len({one.name for one in found}) == len(found)
+    assert all(one.story.endswith(".") for one in found)
+
+
+def test_tiny_checks_refute_what_they_can_see_and_nothing_else(tiny: Matrix) -> None:
+    refuted = {row.name: row.refuted_by for row in tiny.rows if not row.honest}
+    assert refuted == {
+        "rr without correction": ("correction",),
+        "labels: uniform over all": ("keeping",),
+        "shuffler keeps the order": ("order",),
+        "plan altered by hand": (),
+    }
+    assert tiny.survivors == ("plan altered by hand",)
+    assert tiny.false_alarms == ()
+    assert not tiny.complete
+
+
+def test_an_error_refutes_nothing(tiny: Matrix) -> None:
+    row = next(row for row in tiny.rows if row.name == "plan altered by hand")
+    assert row.outcomes["fragile"] is Outcome.COULD_NOT_RUN
+    assert row.errors == {"fragile": "ArithmeticError"}
+
+
+def test_what_does_not_apply_is_not_run(tiny: Matrix) -> None:
+    labeled = next(row for row in tiny.rows if row.honest and row.plan == "labels")
+    assert labeled.outcomes["correction"] is Outcome.NOT_APPLICABLE
+    assert labeled.outcomes["keeping"] is Outcome.NOT_REFUTED
+
+
+def test_workers_find_the_same(tiny: Matrix) -> None:
+    seen: list[tuple[int, int, str]] = []
+    there = run_matrix(
+        QUICK,
+        lambda *news: seen.append(news),
+        ("correction",),
+        only=CHEAP[:1],
+        plans=("labels",),
+        check_modules=(HERE,),
+        workers=2,
+    )
+    here = {row.name: row.outcomes for row in tiny.rows if not row.honest or row.plan == "labels"}
+    assert [row.outcomes["correction"] for row in there.rows] == [here[row.name]["correction"] for row in there.rows]
+    assert sorted(news[:2] for news in seen) == [(1, 2), (2, 2)]
+
+
+def test_documents(tiny: Matrix) -> None:
+    document = json.loads(json.dumps(tiny.to_json()))
+    assert document["schema"] == "privkde.saboteurs/1"
+    assert document["complete"] is False
+    assert document["survivors"] == ["plan altered by hand"]
+    assert {row["name"] for row in document["rows"]} >= set(CHEAP)
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(tiny.table())
+    text = captured.get()
+    assert all(name in text for name in CHEAP)
+    assert "3 of 4 saboteurs refuted" in text
+
+
+def _row(honest: bool, outcome: Outcome) -> Row:
+    return Row(name=f"{honest}", story="", plan="rr", honest=honest, outcomes={"c": outcome}, errors={}, seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "honest", "complete"),
+    [
+        (Outcome.REFUTED, Outcome.NOT_REFUTED, True),
+        (Outcome.REFUTED, Outcome.REFUTED, False),
+        (Outcome.REFUTED, Outcome.COULD_NOT_RUN, False),
+        (Outcome.COULD_NOT_RUN, Outcome.NOT_REFUTED, False),
+        (Outcome.NOT_REFUTED, Outcome.NOT_REFUTED, False),
+    ],
+)
+def test_complete(fault: Outcome, honest: Outcome, complete: bool) -> None:
+    matrix = Matrix(checks=("c",), rows=(_row(True, honest), _row(False, fault)), effort="quick", seed=1, seconds=0.0)
+    assert matrix.complete is complete
+
+
+def test_half_a_matrix_is_not_complete() -> None:
+    for row in (_row(True, Outcome.NOT_REFUTED), _row(False, Outcome.REFUTED)):
+        assert not Matrix(checks=("c",), rows=(row,), effort="quick", seed=1, seconds=0.0).complete
+
+
+def test_unknown_names() -> None:
+    for names in ({"only": ("nobody",)}, {"plans": ("none",)}, {"checks": ("nothing",)}):
+        with pytest.raises(InvalidInputError, match="choose from"):
+            run_matrix(check_modules=(HERE,), **names)  # type: ignore[arg-type]
+
+
+def _library() -> dict[tuple[str, str], Any]:
+    """Every attribute of every module and class of the library, by identity."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in ("accounting", "privkde"):
+            continue
+        for key, value in vars(module).items():
+            found[name, key] = value
+            if inspect.isclass(value) and value.__module__ == name:
+                found.update({(f"{name}.{key}", inner): one for inner, one in vars(value).items()})
+    return found
+
+
+@pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
+def test_exactly_one_thing_is_wrong_and_nothing_afterwards(saboteur: Saboteur) -> None:
+    before = _library()
+    with saboteur.plant():
+        during = _library()
+    after = _library()
+    changed = [key for key in before if during[key] is not before[key]]
+    assert len(changed) == (0 if saboteur.tamper else 1)
+    assert all(after[key] is before[key] for key in before)
+
+
+def test_caches_are_forgotten() -> None:
+    request = HONEST_PLANS["poisson"]
+    miniature._made(request)
+    assert miniature._made.cache_info().currsize
+    forget()
+    assert not miniature._made.cache_info().currsize
+
+
+def test_plans_are_made_with_the_fault_planted() -> None:
+    forgets = next(one for one in saboteurs() if one.name == "tail dropped")
+    with forgets.at_work() as faulty:
+        pass
+    with Saboteur(name="honest", story="", request=forgets.request).at_work() as honest:
+        pass
+    assert float(faulty.parameters["total_mean"]) < 0.5 * float(honest.parameters["total_mean"])
+
+
+FOUND_BY = {
+    "rr without correction": "bitsum-unbiased",
+    "flips 10 % too rare": "bitsum-counts",
+    "numpy's negative binomial": "samplers",
+    "whole flood by everybody": "samplers",
+    "noise shares 1/(2n)": "samplers",
+    "no flood": "samplers",
+    "pure with ρ = 1": "bitsum-unbiased",
+    "pure without 1/(1−q)": "bitsum-unbiased",
+    "labels: uniform over all": "label-response",
+    "labels: e^ε/(e^ε + m)": "label-response",
+    "private draws from public seed": "private-randomness",
+    "shuffler keeps the order": "shuffler-order",
+    "packets held twice": "users-counted-once",
+    "users counted twice": "users-counted-once",
+    "any vector is taken": "client-domain",
+    "features without √2": "kernel-means",
+    "S instead of min(2S, Q)": "touched-instances",
+    "central baseline, half sensitivity": "central-sensitivity",
+    "composition forgets the count": "exact-composition",
+    "Δ² halved": "certified-bound",
+    "joint sizes too loud": "squared-shift",
+    "record for the larger ε alone": "exact-classifier",
+    "one direction only": "exact-composition",
+    "one direction of one instance": "exact-instance",
+    "tail dropped": "exact-composition",
+    "plan altered by hand": "plan-verifies",
+}
+
+
+def test_one_real_check_is_named_for_every_saboteur() -> None:
+    assert set(FOUND_BY) == {one.name for one in saboteurs()}
+
+
+@pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
+def test_a_real_check_refutes_the_saboteur(saboteur: Saboteur) -> None:
+    check = FOUND_BY[saboteur.name]
+    (row,) = run_matrix(QUICK, only=[saboteur.name], plans=(), checks=[check], workers=1).rows
+    assert row.refuted_by == (check,)
+
+
+def controls() -> dict[str, list[str]]:
+    """For every plan that saboteurs are tried on (or the nearest honest one): the checks that must find them there."""
+    found: dict[str, set[str]] = {}
+    for one in saboteurs():
+        kind = next((name for name, asked in HONEST_PLANS.items() if asked == one.request), one.request.bitsum)
+        found.setdefault(kind, set()).add(FOUND_BY[one.name])
+    return {kind: sorted(names) for kind, names in found.items()}
+
+
+@pytest.mark.parametrize(("kind", "checks"), controls().items(), ids=controls())
+def test_the_same_checks_do_not_refute_the_honest_system(kind: str, checks: list[str]) -> None:
+    """The same plan without the fault. Seeded, so never flaky; by chance a check refutes it with probability 1e-8."""
+    (row,) = run_matrix(QUICK, only=(), plans=[kind], checks=checks, workers=1).rows
+    assert row.outcomes == dict.fromkeys(checks, Outcome.NOT_REFUTED)
+
+
+@pytest.mark.slow
+def test_every_saboteur_is_refuted_and_the_honest_system_is_not() -> None:
+    matrix = run_matrix(QUICK)
+    assert matrix.survivors == ()
+    assert matrix.false_alarms == ()
+    assert matrix.complete

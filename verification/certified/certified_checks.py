@@ -1,0 +1,158 @@
+"""The certified layer recomputes the plan's own numbers at full size from its parameters.
+
+`plan-verifies` does so by the same accountant that planned, `certified-bound` by an independent route.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from accounting import PrivkdeError
+from verification.certified.certificate import Certificate, certify
+from verification.evidence import CertifiedBounds
+from verification.twins import needs_twins
+from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
+
+LAST_DIGITS = 1e-6
+"""Relative difference between two machines' numbers that is no alteration."""
+SPARE_SLACK = 0.08
+"""Besides the conversion: half-integer orders, cells of the others' data, losses that are not Gaussian."""
+
+
+def slack(delta: float) -> float:
+    """By how much, relatively, the certified upper ε may exceed the claim and still confirm it.
+
+    For Gaussian losses the conversion from moments loses a factor of about √(4π ln(1/δ)) in δ, which is
+    ln √(4π ln(1/δ))/(2 ln(1/δ)) in ε: 9 % at δ = 1e-6. Pure ε has no conversion.
+    """
+    if delta == 0.0:
+        return 1e-9
+    nats = -math.log(min(delta, 0.1))
+    return SPARE_SLACK + 0.5 * math.log(4.0 * math.pi * nats) / (2.0 * nats)
+
+
+@check("plan-verifies", Layer.CERTIFIED, "the plan's own accountant, again")
+def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """`Plan.verify` does not raise, and every number of the plan follows from its request and its parameters."""
+    said = ""
+    try:
+        subject.plan.verify()
+        said = "; ".join(_altered(subject.plan.to_json(), subject.plan.recomputed().to_json()))
+    except PrivkdeError as error:
+        said = str(error)
+    return finding(
+        "The plan's accountant proves its promise for its parameters, and all its numbers follow from these.",
+        statistic=1.0 if said else 0.0,
+        bound=0.0,
+        found=said,
+        note="statistic: 1 if the plan was refused; this is the library's own accountant, not an independent route; the"
+        " plan's reasons are words and are not checked",
+    )
+
+
+def _altered(said: Any, recomputed: Any, where: str = "plan") -> list[str]:
+    """Where two documents differ, numbers by more than `LAST_DIGITS`."""
+    if isinstance(said, dict) and isinstance(recomputed, dict) and said.keys() == recomputed.keys():
+        return [found for key in said for found in _altered(said[key], recomputed[key], f"{where}.{key}")]
+    if isinstance(said, list) and isinstance(recomputed, list) and len(said) == len(recomputed):
+        pairs = enumerate(zip(said, recomputed, strict=True))
+        return [found for i, (one, other) in pairs for found in _altered(one, other, f"{where}[{i}]")]
+    if isinstance(said, float) and isinstance(recomputed, float):
+        same = math.isclose(said, recomputed, rel_tol=LAST_DIGITS)
+    else:
+        same = bool(said == recomputed)
+    return [] if same else [f"{where} is {said!r} and should be {recomputed!r}"]
+
+
+@check("certified-bound", Layer.CERTIFIED, "independent bounds on ε at full size", needs=needs_twins)
+def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The claimed ε is not below what the covered bits cost at least; the note says if an upper bound confirms it.
+
+    The promise rests on the claim of the plan's accountant for all bits that it covers. If these cost more than it
+    says, its proof is void, and the plan is refuted even if no record can move that many bits. Only if two records cost
+    more is the promise to people itself known to be false; the witness says which. An upper bound above the claim
+    contradicts nothing: it may be loose.
+
+    The defect that is found for certain: if the covered bits cost more than upper/lower times the claim, the lower
+    bound is above it. Without an upper bound nothing is known of how far below the truth the lower one is: power 0.
+    """
+    found = certify(subject.plan)
+    gap = None
+    if found.upper_epsilon is not None and found.covered_epsilon > 0.0:
+        gap = max(0.0, math.nextafter(found.upper_epsilon / found.covered_epsilon - 1.0, math.inf))
+    numbers = {
+        "claimed": found.claimed_epsilon,
+        "covered": found.covered_epsilon,
+        "lower": found.lower_epsilon,
+        "delta": found.delta,
+    }
+    if found.upper_epsilon is not None:
+        numbers["upper"] = found.upper_epsilon
+    bounds = CertifiedBounds(
+        claimed=found.claimed_epsilon,
+        delta=found.delta,
+        upper=found.upper_epsilon,
+        slack=slack(found.delta),
+        below=found.lower_curve,
+        above=found.upper_curve,
+    )
+    return finding(
+        "The contract's claim for the bits that its accountant covers, on which the promise rests, is not contradicted"
+        " by an independent computation with rigorous rounding.",
+        statistic=max(found.covered_epsilon, found.lower_epsilon),
+        bound=found.claimed_epsilon,
+        found=contradiction(found),
+        numbers=numbers,
+        power=0.0 if gap is None else 1.0,
+        smallest_detectable_defect=gap,
+        note="; ".join((_bounds(found, bounds), *found.notes, _defect(gap), CURVE)),
+        evidence=bounds,
+    )
+
+
+CURVE = (
+    "curve: points (ε, δ) below the true profile, which two records attain, then points above it, which hold for all"
+    " records"
+)
+
+
+def contradiction(found: Certificate) -> str:
+    """What is false if the claim is: the promise to people, or only the claim that is to prove it."""
+    if found.lower_epsilon > found.claimed_epsilon:
+        return (
+            f"the promise to people is false: two records, which move {found.neighbors.attained}, cost at least"
+            f" ε = {found.lower_epsilon:.6g} at δ = {found.delta:.3g}; the plan promises {found.claimed_epsilon:.6g}"
+        )
+    return (
+        f"the contract's claim for the touched bits is false: {found.neighbors.covered}, which its accountant covers,"
+        f" cost at least ε = {found.covered_epsilon:.6g} at δ = {found.delta:.3g}, and it claims"
+        f" {found.claimed_epsilon:.6g}; so nothing proves the promise. That the promise to people is false was not"
+        f" shown: two records cost at least {found.lower_epsilon:.6g}"
+    )
+
+
+def _bounds(found: Certificate, bounds: CertifiedBounds) -> str:
+    upper = "none" if bounds.upper is None else f"{bounds.upper:.4g}"
+    claimed = bounds.claimed
+    if max(found.covered_epsilon, found.lower_epsilon) > claimed:
+        outcome = "contradicted"
+    else:
+        outcome = f"{'confirmed' if bounds.confirmed else 'not confirmed'} within {bounds.slack:.1%}"
+    return (
+        f"the plan claims ε = {claimed:.6g} at δ = {found.delta:.3g}; what its accountant covers costs at"
+        f" least {found.covered_epsilon:.6g}, two records at least {found.lower_epsilon:.6g}; upper bound for both"
+        f" {upper}: {outcome}"
+    )
+
+
+def _defect(gap: float | None) -> str:
+    if gap is None:
+        return "without bounds from both sides no defect is certain to be found: power 0"
+    return (
+        "smallest detectable defect: relative excess of what the covered bits truly cost over the claim; it is the"
+        " certificate's own gap, upper/lower − 1"
+    )
+
+
+CHECKS = (plan_verifies, certified_bound)

@@ -1,0 +1,100 @@
+"""Slow twins by brute force: tables of laws from their definitions, each mass rounded once.
+
+Like `rational_twins` this shares no code and no formula with `accounting`: no recursions, no windows chosen
+by tail bounds, no closed forms. Masses come from mpmath at 40 digits, each rounded once to a double, and enter
+sums of positive terms only. Tables are cut where the caller says; what is cut off is reported, so every number
+is bracketed: a hockey stick lies between what a table yields and that plus the mass which the table lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+Table = NDArray[np.float64]
+Mass = Callable[[int], Any]
+"""A probability mass function of mpmath numbers."""
+
+DIGITS = 40
+LEFT_OUT = 1e-17
+"""Mass that a whole table may lack."""
+
+
+def precise_poisson(mean: float) -> Mass:
+    """Poisson(mean): e^{−λ} λ^j/j!."""
+    rate = mpmath.mpf(mean)
+    return lambda j: mpmath.exp(-rate) * rate**j / mpmath.factorial(j)
+
+
+def precise_negative_binomial(shape: float | Fraction, continue_probability: float | Fraction) -> Mass:
+    """NB(r, p), p the probability to continue: C(j+r−1, j) (1−p)^r p^j, any r > 0."""
+    r, p = _precise(shape), _precise(continue_probability)
+    return lambda j: mpmath.gammaprod([j + r], [r, j + 1]) * (1 - p) ** r * p**j
+
+
+def table(mass: Mass, length: int) -> Table:
+    """The masses at 0, …, length − 1.
+
+    >>> table(precise_negative_binomial(1, Fraction(1, 2)), 3).tolist()
+    [0.5, 0.25, 0.125]
+    """
+    with mpmath.workdps(DIGITS):
+        return np.array([float(mass(j)) for j in range(length)])
+
+
+def sufficient_length(mass: Mass) -> int:
+    """Length of a table that lacks at most `LEFT_OUT`."""
+    with mpmath.workdps(DIGITS):
+        length, total = 0, mpmath.mpf(0)
+        while 1 - total > LEFT_OUT:
+            total += mass(length)
+            length += 1
+    return length + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneLaw:
+    """Laws of (U, V) = (b + G1 + F, G2 + F) on {0, …, size − 1}², F, G1 and G2 independent, for b = 0 and b = 1."""
+
+    zero: Table
+    one: Table
+
+    @staticmethod
+    def of(noise: Table, flood: Table, size: int) -> PlaneLaw:
+        """f_0(u, v) = Σ_z P_F(z) g(u−z) g(v−z), term by term; f_1(u, v) = f_0(u−1, v).
+
+        >>> law = PlaneLaw.of(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 3)
+        >>> law.zero[1].tolist()
+        [0.0625, 0.25, 0.1875]
+        >>> float(law.zero.sum()), law.one[1].tolist() == law.zero[0].tolist()
+        (1.0, True)
+        """
+        square = np.outer(noise, noise)[:size, :size]
+        zero = np.zeros((size, size))
+        for z, mass in enumerate(flood[:size]):
+            rows, columns = min(size - z, square.shape[0]), min(size - z, square.shape[1])
+            zero[z : z + rows, z : z + columns] += mass * square[:rows, :columns]
+        one = np.zeros_like(zero)
+        one[1:] = zero[:-1]
+        return PlaneLaw(zero=zero, one=one)
+
+    def hockey_sticks(self, epsilon: float) -> tuple[float, float]:
+        """H_{e^ε}(b=1‖b=0) and H_{e^ε}(b=0‖b=1) over the table: lower bounds."""
+        growth = float(np.exp(epsilon))
+        return (
+            float(np.sum(np.maximum(self.one - growth * self.zero, 0.0))),
+            float(np.sum(np.maximum(self.zero - growth * self.one, 0.0))),
+        )
+
+
+def _precise(number: float | Fraction) -> Any:
+    if isinstance(number, Fraction):
+        with mpmath.workdps(2 * DIGITS):
+            return mpmath.mpf(number.numerator) / number.denominator
+    return mpmath.mpf(number)

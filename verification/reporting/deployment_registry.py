@@ -1,0 +1,53 @@
+"""`registry.yaml`: a draft entry for the public registry of deployments of differential privacy.
+
+Only what the plan and the audit know is filled in; what only the deploying organization can tell is left empty (null).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from importlib.util import find_spec
+from typing import Any
+
+import privkde
+from accounting import View
+from privkde.display.pages import render_page
+from verification.reporting import wording
+from verification.reporting.document import AuditReport
+
+HEADER = (
+    "# Draft entry for the public registry of deployments of differential privacy, written by `privkde audit`.\n"
+    "# Empty values (null) are for the organization that runs the collection.\n"
+)
+
+WHOLE_POWER = re.compile(r'^(\s*(?:"[^"]*": )?-?\d+)(e[-+]\d+,?)$', re.MULTILINE)
+"""1e-06 is a number in JSON and a text in YAML 1.1, which wants 1.0e-06."""
+
+
+def entry(report: AuditReport) -> dict[str, Any]:
+    """The entry as plain values, in the registry's sections; `templates/registry.json` words it."""
+    plan = report.plan
+    text = render_page(
+        "verification.reporting",
+        "registry.json",
+        report=report,
+        plan=plan,
+        request=plan.request,
+        main=wording.promised(plan, View.COMMUNICATION),
+        local=wording.promised(plan, View.LOCAL),
+        words=wording,
+        version=privkde.__version__,
+    )
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def dumps(report: AuditReport) -> str:
+    """The entry as YAML; without PyYAML (extra `report`) in the part of YAML that is JSON."""
+    text = json.dumps(entry(report), indent=2, allow_nan=False, ensure_ascii=False)
+    if find_spec("yaml") is None:
+        return HEADER + WHOLE_POWER.sub(r"\1.0\2", text) + "\n"
+    import yaml
+
+    return HEADER + str(yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True, width=100))

@@ -1,0 +1,92 @@
+"""Faults in what is promised: laws, counts, composition, baselines, and a plan altered by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from accounting import Plan
+from accounting import composed_contracts as contracts
+from accounting.composition import Touched, pld
+from accounting.kernels import KernelFacts
+from accounting.mechanisms import GaussianMechanism
+from accounting.mechanisms import bitsum_protocol as base
+from accounting.numerics import losses
+from accounting.numerics.profile import ProfileTable
+from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, RESPONSE, SINGLE
+from verification.sabotage.saboteur import fault, tampering
+
+Right = Callable[..., Any]
+
+
+@fault("S instead of min(2S, Q)", HASHED, KernelFacts, "touched")
+def counts_s(right: property) -> property:
+    """The accountant counts the instances that a user leaves, not those that it enters instead."""
+
+    def touched(self: KernelFacts) -> Touched:
+        assert right.fget is not None
+        whole: Touched = right.fget(self)
+        return dataclasses.replace(whole, per_group=min(self.sparsity, whole.per_group))
+
+    return property(touched)
+
+
+@fault("central baseline, half sensitivity", RESPONSE, GaussianMechanism, "calibrate")
+def half_sensitivity(right: Right) -> Right:
+    """The central baseline is calibrated for a user who leaves, half as far as one who is replaced."""
+    return lambda epsilon, delta, sensitivity: right(epsilon, delta, sensitivity / 2.0)
+
+
+@fault("composition forgets the count", RESPONSE, pld, "adaptive_supremum")
+def composes_one(right: Right) -> Right:
+    """All instances of a block are accounted for as if there were one."""
+    return lambda kinds, times, **settings: right(kinds, 1, **settings)
+
+
+@fault("Δ² halved", INNER, Touched, "shift_budget")
+def half_budget(right: property) -> property:
+    """Geometric accounting uses half of the squared shift that one user can cause."""
+
+    def shift_budget(self: Touched) -> float:
+        assert right.fget is not None
+        return float(right.fget(self)) / 2.0
+
+    return property(shift_budget)
+
+
+@fault("joint sizes too loud", JOINT, KernelFacts, "joint")
+def loud_sizes(right: Right) -> Right:
+    """With joint labels the bit that says which class is one's own has weight 1; the accountant counts on less."""
+    return lambda self, n_classes: dataclasses.replace(right(self, n_classes), size_weight=1.0)
+
+
+@fault("record for the larger ε alone", LABELED, contracts, "compose_basic")
+def larger(_: Right) -> Right:
+    """A whole record is promised the larger of ε and ε_lbl, not their sum."""
+    return lambda guarantees: max(guarantees, key=lambda guarantee: guarantee.epsilon)
+
+
+@fault("one direction only", RESPONSE, ProfileTable, "reversed")
+def one_direction(_: Right) -> Right:
+    """The supremum over neighbors is taken in one direction, although the other is worse."""
+    return lambda self: self
+
+
+@fault("one direction of one instance", dataclasses.replace(SINGLE, repetitions=1), base, "symmetric_delta")
+def upward_only(_: Right) -> Right:
+    """The profile of one instance says how much a one looks like a zero, and not the reverse."""
+    return lambda pairs, epsilon: max(pair.hockey_stick(epsilon) for pair in pairs)
+
+
+@fault("tail dropped", SINGLE, losses, "_positive_masses")
+def no_infinity(right: Right) -> Right:
+    """The mass at infinite loss is dropped when profiles become loss distributions."""
+    return lambda table, step: (right(table, step)[0], 0.0)
+
+
+@tampering("plan altered by hand", RESPONSE)
+def lowered(plan: Plan) -> Plan:
+    """Somebody lowers the flip probability in plan.json by a fifth."""
+    lower = 0.8 * float(plan.parameters["flip_probability"])
+    return dataclasses.replace(plan, parameters={**plan.parameters, "flip_probability": lower})

@@ -1,0 +1,1 @@
+"""Checks by sampling, each with a proved false-alarm rate."""

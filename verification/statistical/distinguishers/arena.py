@@ -1,0 +1,116 @@
+"""A collection to attack: what is announced, which neighbors, how many views, and what is promised to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting import Plan
+from accounting.guarantee import Adjacency, Guarantee, View
+from privkde.bitsum import Tally
+from privkde.draws.randomness import ByteStream, private_randomness
+from privkde.protocol.announcement import Announcement
+from verification.statistical.distinguishers.attacks import Attack
+from verification.statistical.distinguishers.collected_views import Neighbors, attacked, views, worst_neighbors
+from verification.statistical.distinguishers.view_laws import Floats, LikelihoodRatio, published_counts
+from verification.twins import many_messages
+from verification.verdicts import Subject
+
+SAMPLES = 40_000
+"""Views of each neighbor at scale 1, if they are as small as those of 200 users and 16 instances; times the scale."""
+USUAL_VIEW = 200 * 16
+SEEN = {View.COMMUNICATION: "messages", View.MODEL: "sums"}
+SLOW_SHARE = 5
+"""Where users send thousands of messages, there are this many times fewer views."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arena:
+    """A collection to attack: what is announced, the neighbors, and where all randomness comes from."""
+
+    announcement: Announcement
+    neighbors: Neighbors
+    stream: ByteStream
+
+    @staticmethod
+    def of(subject: Subject, seed: int, *, label_only: bool = False) -> Arena:
+        """A miniature of the subject's kind, with fresh maps."""
+        randomness = private_randomness(seed)
+        announcement = Announcement(plan=attacked(subject.plan), public_seed=randomness.public_seed())
+        neighbors = worst_neighbors(announcement, seed, label_only=label_only)
+        return Arena(announcement=announcement, neighbors=neighbors, stream=randomness.stream)
+
+    @property
+    def plan(self) -> Plan:
+        """The attacked plan."""
+        return self.announcement.plan
+
+    @property
+    def size(self) -> str:
+        """How large the attacked collection is, and of which kind."""
+        request = self.plan.request
+        return (
+            f"{request.users} users, {request.facts().n_instances} instances, ε = {float(request.epsilon):g},"
+            f" {self.plan.bitsum}, {self.plan.accountant}"
+        )
+
+    def claim(self, view: View) -> Guarantee:
+        """What the attacked plan promises to the replaced record in this view."""
+        return promised(self.plan.guarantees, view)
+
+    def count(self, scale: float) -> int:
+        """Views of each neighbor: fewer where a view is larger or slower."""
+        plan = self.plan
+        size = max(USUAL_VIEW, plan.request.users * plan.request.facts().n_instances)
+        return max(300, int(SAMPLES * scale * USUAL_VIEW / size) // (SLOW_SHARE if many_messages(plan) else 1))
+
+    def drawn(self, first: bool, count: int) -> list[Tally]:
+        """Views of the first or the second neighbor, in parts."""
+        stream = self.stream.child("views", int(first))
+        return list(views(self.announcement, self.neighbors, first=first, count=count, stream=stream))
+
+    def published(self, first: bool, count: int) -> Floats:
+        """What is published of such views, but for known factors: estimated sums of bits."""
+        bitsum, n_users = self.announcement.bitsum(), self.plan.request.users
+        return np.concatenate([bitsum.estimate(view, n_users) for view in self.drawn(first, count)])
+
+    def attacks(self, seen: tuple[View, ...], count: int, what: str = "") -> list[Attack]:
+        """The likelihood ratio by the declared law; and the counts along the shift, whose law need not be known.
+
+        The second sees noise so far from the declared law that its tables say nothing. In the model view both are
+        computed from the published sums alone. Several views are seen of the same collections.
+        """
+        laws = {view: LikelihoodRatio(self.plan, self.neighbors, published_only=view is View.MODEL) for view in seen}
+        first, second = (self._scored(laws, is_first, count) for is_first in (True, False))
+        return [
+            Attack(
+                what=f"{name} of {SEEN[view]}{what}",
+                first=one,
+                second=other,
+                promise=self.claim(view),
+            )
+            for view in seen
+            for name, one, other in zip(("likelihood ratio", "projection"), first[view], second[view], strict=True)
+        ]
+
+    def _scored(self, laws: dict[View, LikelihoodRatio], first: bool, count: int) -> dict[View, list[Floats]]:
+        """Log-likelihood ratios and projections of collections of one neighbor, in each view."""
+        bitsum, n_users = self.announcement.bitsum(), self.plan.request.users
+        shift = (self.neighbors.first - self.neighbors.second).astype(np.float64)
+        stream = self.stream.child("views", int(first))
+        parts: dict[View, list[tuple[Floats, Floats]]] = {view: [] for view in laws}
+        for tally in views(self.announcement, self.neighbors, first=first, count=count, stream=stream):
+            for view, law in laws.items():
+                if view is View.MODEL:
+                    estimates = bitsum.estimate(tally, n_users)
+                    parts[view].append((law.scores(published_counts(self.plan, estimates)), estimates @ shift))
+                else:
+                    parts[view].append((law.scores(tally), (tally.ones - tally.zeros) @ shift))
+        return {view: [np.concatenate(kind) for kind in zip(*scored, strict=True)] for view, scored in parts.items()}
+
+
+def promised(guarantees: tuple[Guarantee, ...], view: View) -> Guarantee:
+    """The promise for replacing a record, or else its features, in one view."""
+    seen = {guarantee.adjacency: guarantee for guarantee in guarantees if guarantee.view is view}
+    return seen.get(Adjacency.RECORD, seen.get(Adjacency.FEATURES, next(iter(seen.values()))))

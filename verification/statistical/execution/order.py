@@ -1,0 +1,163 @@
+"""Check of the shuffler: is the order in which messages leave it uniformly random?
+
+Two users send messages that all differ. Many small releases show defects of the order of a few messages; a
+large one shows whether messages stay near the place where they came in. All laws are exact, so the level is proved.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from math import comb
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Plan
+from accounting.numerics.pmf import Pmf
+from privkde.protocol.messages import Messages
+from privkde.protocol.parties import Shuffler
+from verification.statistical.execution.count_laws import binomial_table, poisson_table
+from verification.statistical.execution.stages import one_message_each, private_stream, stage, transparent
+from verification.statistical.goodness_of_fit import Sample, fits_of, fitted_finding
+from verification.verdicts import Effort, Finding, Layer, Subject, check
+
+MARKED = 8
+"""Messages of each of two users in a small release."""
+RELEASES = 5_000
+LARGE_MARKED = 1 << 15
+"""Messages of each of them in a large release; a power of two."""
+REACH, BEYOND = 22.0, 1e-50
+"""Standard deviations of the hypergeometric law that are tabulated, and a bound on what lies beyond."""
+_HEADER = struct.Struct("<2sBB8sIQ")
+
+
+@check("shuffler-order", Layer.STATISTICAL, "messages leave the shuffler in a uniformly random order")
+def check_order(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The orders of many small releases and of large ones, each against what a uniformly random order would show.
+
+    Refutes block-wise shuffling: if messages are shuffled within contiguous blocks of at most half of a large release,
+    then of two places half a release apart the later one always holds the later message, which a uniform order shows
+    with probability 2^−`LARGE_MARKED`. Larger blocks are found the better the more they leave out.
+    """
+    few = released_orders(subject.plan, MARKED, RELEASES * effort.scale, seed)
+    many = released_orders(subject.plan, LARGE_MARKED, effort.scale, seed)
+    small = list(_small_samples(few))
+    fits = fits_of([*small, *_large_samples(many)])
+    return fitted_finding(
+        "The shuffler releases messages in an order that is uniformly random.",
+        fits,
+        smallest_defect=max(fits[sample.name].smallest_defect for sample in small),
+        note=f"Smallest defect: distance between distribution functions. {len(few):,} releases of {few.shape[1]}"
+        f" messages, {len(many)} of {many.shape[1]:,}. Shuffling within blocks of at most {many.shape[1] // 2:,}"
+        " messages is found with certainty.",
+    )
+
+
+def _small_samples(orders: NDArray[np.int64]) -> Iterator[Sample]:
+    """Places of messages, mixture of the users, fixed points, descents."""
+    count = orders.shape[1]
+    half, places = count // 2, np.arange(count)
+    uniform = Pmf(start=0, values=np.full(count, 1.0 / count), missing=0.0)
+    for message in (0, half, count - 1):
+        yield Sample(f"place of message {message}", np.argmax(orders == message, axis=1), uniform)
+    yield _mixture(orders)
+    yield Sample("messages that stay in place", np.sum(orders == places, axis=1), _matches(count))
+    yield Sample("descents", np.sum(orders[:, 1:] < orders[:, :-1], axis=1), _descents(count))
+
+
+def _large_samples(orders: NDArray[np.int64]) -> Iterator[Sample]:
+    """Mixture of the users, fixed points, and comparisons of places 1, 2, 4, …, half a release apart.
+
+    Disjoint pairs of places hold independent comparisons: each is falling with probability 1/2. The number of fixed
+    points of n things is Poisson(1) up to 2ⁿ/n!.
+    """
+    releases, count = orders.shape
+    yield _mixture(orders)
+    stay = np.sum(orders == np.arange(count), axis=1)
+    yield Sample(f"of {count:,} messages, those that stay in place", stay, poisson_table(1.0))
+    fair, apart = binomial_table(count // 2, 0.5), 1
+    while apart <= count // 2:
+        pairs = orders.reshape(releases, -1, 2, apart)
+        falling = np.sum(pairs[:, :, 0] > pairs[:, :, 1], axis=(1, 2))
+        yield Sample(f"of {count:,} messages, falling pairs {apart} apart", falling, fair)
+        apart *= 2
+
+
+def _mixture(orders: NDArray[np.int64]) -> Sample:
+    half = orders.shape[1] // 2
+    firsts = np.sum(orders[:, :half] < half, axis=1)
+    return Sample(f"first user's messages in the first {half:,}", firsts, _hypergeometric(half))
+
+
+def released_orders(plan: Plan, marked: int, releases: int, seed: int) -> NDArray[np.int64]:
+    """For each release the numbers of the messages in the order in which they left.
+
+    Two users send `marked` messages each, the first user the lower numbers. If any message was lost or added, nothing
+    counts as shuffled.
+    """
+    law = transparent(plan, 2)
+    one_each = one_message_each(law)
+    announcement = stage(plan, law, repetitions=marked if one_each else 2 * marked, seed=seed)
+    shuffler, wire = Shuffler(announcement, stream=private_stream(seed, "shuffler", marked)), announcement.wire_format()
+    own, ones = np.arange(marked), np.ones(marked, np.uint8)
+    first, second = (Messages(1, own, ones), Messages(1, own if one_each else own + marked, ones * (not one_each)))
+    packets = [wire.encode(first), wire.encode(second)]
+    kept, orders = np.arange(2 * marked), []
+    for _ in range(releases):
+        for packet in packets:
+            shuffler.receive(packet)
+        instances, bits = read_packet(shuffler.release(), law.content_bits)
+        orders.append(instances + (marked * (1 - bits) if one_each else 0))
+        if not np.array_equal(np.sort(orders[-1]), kept):
+            return np.tile(kept, (releases, 1))
+    return np.stack(orders)
+
+
+def read_packet(packet: bytes, content_bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Instances and bits of a packet, by the description of the wire format and not by its code."""
+    _, _, width, _, _, count = _HEADER.unpack_from(packet)
+    stream = np.unpackbits(np.frombuffer(packet, np.uint8)[_HEADER.size : -4])[: count * width]
+    words = np.zeros(count, np.int64)
+    for digits in stream.reshape(count, width).T:
+        words = 2 * words + digits
+    if not content_bits:
+        return words, np.ones(count, np.int64)
+    return words // 2, words % 2
+
+
+def _hypergeometric(half: int) -> Pmf:
+    """Of 2·half things, half of them marked: how many marked ones are in the first half.
+
+    C(half, k)²/C(2·half, half), exactly in the middle and by P(k+1)/P(k) = ((half−k)/(k+1))² from there on. Beyond
+    t of the middle lies at most 2exp(−2t²/half) (Hoeffding).
+    """
+    middle = half // 2
+    reach = int(REACH * math.sqrt(half / 8.0)) + 1
+    start, stop = max(0, middle - reach), min(half, middle + reach) + 1
+    k = np.arange(start, stop - 1, dtype=np.float64)
+    steps = 2.0 * (np.log(half - k) - np.log(k + 1.0))
+    above, below = np.cumsum(steps[middle - start :]), np.cumsum(steps[: middle - start][::-1])[::-1]
+    values = comb(half, middle) ** 2 / comb(2 * half, half) * np.exp(np.concatenate([-below, [0.0], above]))
+    return Pmf(start=start, values=values, missing=BEYOND if stop - start <= half else 0.0)
+
+
+def _matches(count: int) -> Pmf:
+    """Fixed points of a uniform permutation: C(n, k)·D(n−k)/n!, with the numbers D of derangements."""
+    derangements, factorial = [1, 0], 1
+    for n in range(2, count + 1):
+        derangements.append((n - 1) * (derangements[-1] + derangements[-2]))
+        factorial *= n
+    values = np.array([comb(count, k) * derangements[count - k] / factorial for k in range(count + 1)])
+    return Pmf(start=0, values=values, missing=0.0)
+
+
+def _descents(count: int) -> Pmf:
+    """Descents of a uniform permutation, by the recursion A(n, k) = (k+1)A(n−1, k) + (n−k)A(n−1, k−1) of Euler."""
+    row = [1]
+    for n in range(2, count + 1):
+        before = [0, *row, 0]
+        row = [(k + 1) * before[k + 1] + (n - k) * before[k] for k in range(n)]
+    total = sum(row)
+    return Pmf(start=0, values=np.array([value / total for value in row]), missing=0.0)
