@@ -50,7 +50,7 @@ PROTOCOLS: dict[str, BitsumProtocol] = {
 
 def drawn(protocol: BitsumProtocol) -> Tally:
     """300,000 collections of 30 users of whom 11 hold a one, with noise that counts on 25."""
-    return counted(protocol, np.full(300_000, HOLDERS), USERS, study_generator(private_randomness(3).stream))
+    return counted(protocol, np.full(300_000, HOLDERS), USERS, study_generator(private_randomness(3)))
 
 
 @pytest.mark.parametrize("name", BITSUMS)
@@ -96,8 +96,8 @@ def test_only_the_papers_protocols_are_simulated() -> None:
 
 def test_a_study_never_draws_from_secret_randomness() -> None:
     with pytest.raises(InvalidInputError, match="insecure_seed"):
-        study_generator(private_randomness().stream)
-    first, second = (study_generator(private_randomness(7).stream).integers(1 << 60) for _ in range(2))
+        study_generator(private_randomness())
+    first, second = (study_generator(private_randomness(7)).integers(1 << 60) for _ in range(2))
     assert first == second
 
 
@@ -159,7 +159,7 @@ def unit(data: LabeledData, **changed: Any) -> Unit:
 
 def test_one_pass_sums_what_every_group_holds(data: LabeledData) -> None:
     """Against a loop over groups, with the same draws; and all groupings see the same bits."""
-    family, stream = unit(data).family(data.dim), private_randomness(1).stream
+    family, stream = unit(data).family(data.dim), private_randomness(1)
     other = np.roll(data.numbers, 1)
     found = group_sums(family, data.rows, [data.numbers, other], 3, stream=stream)
     scaled = family.scaled_features(admitted(family, data.rows, np.arange(600)))
