@@ -18,10 +18,11 @@ from benchmarks.demo.data import DemoSettings, DigitData, simulate
 from benchmarks.demo.figures import accuracy_table, plot_accuracies, plot_confusion, plot_pictures
 from benchmarks.demo.page import render
 from benchmarks.demo.summary import METHODS, Outcome, summary_text
+from benchmarks.local_baseline import local_sums
 from privkde.display.figures import plot_profile, require_matplotlib
 from privkde.display.tables import terms_table
 from privkde.draws.randomness import ByteStream, private_randomness
-from privkde.learning.baselines import central_sums, exact_densities, local_sums
+from privkde.learning.baselines import central_sums, exact_densities
 from privkde.learning.decoding import decode_classes
 from privkde.learning.estimators import PrivateKDEClassifier
 from privkde.learning.scoring import Accuracy, measured
