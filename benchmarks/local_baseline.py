@@ -15,7 +15,7 @@ from privkde.bitsum.randomized_response import RandomizedResponseBitsum
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import column_sums
 from privkde.kernels import LsqFamily
-from privkde.learning.baselines import admitted, group_sizes, planned_parameter
+from privkde.learning.baselines import admitted, nonempty_sizes, planned_parameter
 from privkde.protocol.inputs import Rows
 from privkde.protocol.model import FeatureSums, Floats
 from privkde.storage.user_blocks import Index, in_blocks
@@ -25,7 +25,7 @@ def local_sums(
     family: LsqFamily, plans: Sequence[Plan], rows: Rows, groups: Sequence[Index], *, stream: ByteStream
 ) -> FeatureSums:
     """Randomized response strong enough to protect each user alone."""
-    sums, n_users = [], group_sizes(groups)
+    sums, n_users = [], nonempty_sizes(groups)
     for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
         flip = planned_parameter(family, plan, "local", "flip_probability")
         response: Bitsum = RandomizedResponseBitsum(flip=flip)

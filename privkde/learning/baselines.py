@@ -26,7 +26,7 @@ def exact_densities(family: LsqFamily, rows: Rows, groups: Sequence[Index], y: R
     """Without privacy: the mean of k(x_u, y) over each group, from the raw data (columns are groups)."""
     queries = admitted(family, y, np.arange(y.shape[0]))
     columns = []
-    for index, n in zip(groups, group_sizes(groups), strict=True):
+    for index, n in zip(groups, nonempty_sizes(groups), strict=True):
 
         def work(part: Index, start: int) -> Floats:
             return np.asarray(family.kernel(queries, admitted(family, rows, part)).sum(axis=1))
@@ -42,7 +42,7 @@ def central_sums(
 
     The noise is drawn in floating point: this is for comparison, not for deployment.
     """
-    sums, n_users = [], group_sizes(groups)
+    sums, n_users = [], nonempty_sizes(groups)
     for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
 
         def work(part: Index, start: int) -> Floats:
@@ -72,7 +72,7 @@ def planned_parameter(family: LsqFamily, plan: Plan, name: str, parameter: str) 
     return float(baseline(plan, name).contract.parameters[parameter])
 
 
-def group_sizes(groups: Sequence[Index]) -> tuple[int, ...]:
+def nonempty_sizes(groups: Sequence[Index]) -> tuple[int, ...]:
     """The number of users of each group; none may be empty."""
     sizes = tuple(len(index) for index in groups)
     if 0 in sizes:
