@@ -209,7 +209,7 @@ class TestLaws:
         announcement = Announcement(plan=attacked(subject(bitsum=bitsum).plan), public_seed="01" * 16)
         neighbors = worst_neighbors(announcement, 1)
         assert neighbors.squared_shift == pytest.approx(16.0, rel=1e-4)
-        law, stream = LikelihoodRatio(announcement.plan, neighbors), private_randomness(5).stream
+        law, stream = LikelihoodRatio(announcement.plan, neighbors), private_randomness(5)
         drawn = views(announcement, neighbors, first=False, count=8000, stream=stream)
         ratios = np.exp(np.concatenate([law.scores(view) for view in drawn]))
         assert np.var(ratios) > 0.01
@@ -320,7 +320,7 @@ class TestFaithfulPath:
         """The mean of the estimated sums: 7 users at −1 and the target at 1, in all instances."""
         randomness = private_randomness(3)
         parties = FaithfulCollection(
-            plan=small_plan(subject().plan), public_seed=randomness.public_seed(), stream=randomness.stream
+            plan=small_plan(subject().plan), public_seed=randomness.public_seed(), stream=randomness
         )
         rows = parties.views(True, 4000)
         assert rows.shape == (4000, 2 * REPETITIONS)
@@ -376,7 +376,7 @@ class TestClassifier:
     def test_ratios_of_published_classifiers_average_to_one(self) -> None:
         """E_Q[P/Q] = 1: what is drawn follows the law of sizes and sums that the attacker believes in."""
         arena = ClassArena.of(subject(**SEPARATE), 1)
-        law, stream = ClassLikelihoodRatio(arena), private_randomness(5).stream
+        law, stream = ClassLikelihoodRatio(arena), private_randomness(5)
         for x, label_only in ((arena.neighbors.second, False), (arena.neighbors.first, True)):
             drawn = arena.drawn(x, 1, 20_000, stream)
             ratios = np.exp(np.concatenate([law.of(one, label_only=label_only) for one in drawn]))
@@ -389,7 +389,7 @@ class TestClassifier:
 
         def kept(given: NDArray[np.integer], response: LabelResponse, *, stream: ByteStream) -> NDArray[np.int64]:
             reported = honest(given, response, stream=stream)
-            again = private_randomness(9).stream.take(len(given)) % response.n_classes
+            again = private_randomness(9).take(len(given)) % response.n_classes
             return np.where(reported == given, given, again.astype(np.int64))
 
         with patch.object(labels, "randomize_labels", kept):

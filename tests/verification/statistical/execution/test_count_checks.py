@@ -18,7 +18,7 @@ from privkde.bitsum.pure import PureBitsum
 from privkde.bitsum.randomized_response import RandomizedResponseBitsum
 from privkde.bitsum.three_negative_binomial import ThreeNegativeBinomialBitsum
 from privkde.draws.laws import DiscreteLaw, KeepLabel, NegativeBinomial
-from privkde.draws.randomness import ByteStream, PrivateRandomness, private_randomness, public_stream
+from privkde.draws.randomness import ByteStream, private_randomness, public_stream
 from privkde.draws.sampling import integers_below, permutation
 from privkde.engines.local import LocalEngine
 from privkde.kernels.gaussian import GaussianFamily
@@ -407,7 +407,7 @@ def drawn_in_public(self: Randomizer, announced: Any, *, stream: Any = None, out
     HONEST_INIT(self, announced, stream=stream or public_stream(announced.public_seed), outside=outside)
 
 
-def one_key(insecure_seed: int | None = None) -> PrivateRandomness:
+def one_key(insecure_seed: int | None = None) -> ByteStream:
     return private_randomness(7 if insecure_seed is None else insecure_seed)
 
 
@@ -417,7 +417,7 @@ def everybody_alike(self: Randomizer, x: Any, *rest: Any, **named: Any) -> Tally
 
 
 def private_features(self: KernelChoice, public_seed: str) -> Any:
-    return HONEST_BUILD(self, private_randomness().stream.take(16).tobytes().hex())
+    return HONEST_BUILD(self, private_randomness().take(16).tobytes().hex())
 
 
 @pytest.mark.parametrize("kind", ["rr", "3nb", "pure"])
