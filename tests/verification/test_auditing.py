@@ -168,7 +168,7 @@ def test_progress_is_told() -> None:
 
 
 def test_a_replay_is_one_command() -> None:
-    report = run().with_paths(plan_path="my plan.json", model_path="model")
+    report = dataclasses.replace(run(), plan_path="my plan.json", model_path="model")
     assert report.replay(report.results[1]) == (
         "privkde audit --plan 'my plan.json' --model model --only distinguisher-drawn --seed 7 --quick"
     )
