@@ -46,7 +46,7 @@ from verification.statistical.distinguishers.epsilon_bounds import (
 from verification.statistical.distinguishers.faithful import REPETITIONS, FaithfulCollection, small_plan
 from verification.statistical.distinguishers.published_classes import ClassArena, ClassLikelihoodRatio
 from verification.statistical.distinguishers.view_laws import LikelihoodRatio, line_ratio, plane_ratio
-from verification.verdicts import CHECK_ALPHA, FULL, QUICK, Finding, NotRefuted, Refuted, Subject
+from verification.verdicts import CHECK_ALPHA, FULL, QUICK, Finding, Subject
 
 LEVEL = 1e-9
 """Of each statistical test here that is not a finding, which has its own `CHECK_ALPHA`; a dozen of them at most."""
@@ -234,7 +234,7 @@ class TestFindings:
     def test_an_honest_system_is_not_refuted(self, changes: dict[str, Any], seed: int) -> None:
         for name in ("communication", "model", "black-box")[: 3 if seed == 1 else 1]:
             outcome = found(name, subject(**changes), seed)
-            assert isinstance(outcome.verdict, NotRefuted), outcome.note
+            assert not outcome.refuted, outcome.note
             assert outcome.bound == 1.0
             shown = outcome.evidence
             assert isinstance(shown, AttackBounds)
@@ -260,9 +260,9 @@ class TestFindings:
         """A tenth of the promise is shown in about a second, and the stated smallest defect is below four."""
         outcome = found("communication", subject())
         assert outcome.statistic > 0.1
-        assert isinstance(outcome.verdict, NotRefuted)
-        assert outcome.verdict.smallest_detectable_defect is not None
-        assert outcome.verdict.smallest_detectable_defect < 4.0
+        assert not outcome.refuted
+        assert outcome.smallest_detectable_defect is not None
+        assert outcome.smallest_detectable_defect < 4.0
 
     @pytest.mark.slow
     def test_half_of_the_promise_is_shown(self) -> None:
@@ -312,8 +312,8 @@ class TestFaithfulPath:
 
         with patch.object(Randomizer, "tally", silent):
             outcome = found("black-box", subject(bitsum="poisson"))
-        assert isinstance(outcome.verdict, Refuted)
-        assert "faithful path" in outcome.verdict.witness.found
+        assert outcome.witness is not None
+        assert "faithful path" in outcome.witness.found
         assert shown(outcome, "trained scorer of messages")[0] < 1.0
 
     def test_rows_are_those_of_the_declared_law(self) -> None:
