@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.errors import require_choice
+from privkde.kernels.norms import row_norms
 from privkde.storage.user_blocks import Index
 
 OUTSIDE = ("reject", "project")
@@ -35,8 +36,9 @@ class Rows(Protocol):
 def checked_vectors(
     x: NDArray[np.floating], dim: int, *, unit_norm: bool, outside: str = "reject", numbers: Index | None = None
 ) -> NDArray[np.float32]:
-    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it.
+    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it, up to `NORM_ERROR`.
 
+    What single precision takes for longer than 1 is measured again in double precision, and projected by that.
     Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
     """
     require_choice("outside", outside, OUTSIDE)
@@ -45,7 +47,7 @@ def checked_vectors(
     with np.errstate(over="ignore"):  # what overflows float32 is refused below
         vectors = np.ascontiguousarray(x, dtype=np.float32)
     named = np.arange(len(vectors)) if numbers is None else numbers
-    norms = _norms(vectors, precise=unit_norm)
+    norms = row_norms(vectors)
     bad = np.flatnonzero(~(norms <= LARGEST_NORM))
     if len(bad):
         raise InvalidInputError(
@@ -54,6 +56,8 @@ def checked_vectors(
         )
     if not unit_norm:
         return vectors
+    over = norms > 1.0
+    norms[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
     far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
     if len(far) and outside == "reject":
         raise InvalidInputError(
@@ -65,15 +69,6 @@ def checked_vectors(
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / norms[over, None]
     return vectors
-
-
-def _norms(vectors: NDArray[np.float32], *, precise: bool) -> NDArray[np.float64]:
-    """Norms of the rows: in single precision, and again in double where that overflows or, if `precise`, exceeds 1."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms: NDArray[np.float64] = np.sqrt(np.vecdot(vectors, vectors)).astype(np.float64)
-    again = np.flatnonzero(~(norms <= 1.0) if precise else ~np.isfinite(norms))
-    norms[again] = np.sqrt(np.einsum("ij,ij->i", vectors[again], vectors[again], dtype=np.float64))
-    return norms
 
 
 def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:
