@@ -157,7 +157,7 @@ def test_from_texts_to_words(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         ["embed", str(source), "-o", data, "--test-share", "0.25"],
         ["embed", str(words), "-o", vocabulary, "--vocabulary"],
         ["plan", "--users", "600", "--dim", str(DIM), "--classes", "2", *promise, "--output", plan],
-        ["fit", data, "--plan", plan, "-o", model, "--insecure-seed", "1"],
+        ["fit", data, "--plan", plan, "-o", model, "--classes", ",".join(spoken), "--insecure-seed", "1"],
         ["predict", model, data],
     ):
         assert main(arguments) == 0
