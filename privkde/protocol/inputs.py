@@ -16,6 +16,9 @@ OUTSIDE = ("reject", "project")
 ROUNDING_SLACK = 1e-3
 """A norm up to 1 + this is a unit vector that was stored in few digits: it is projected, never rejected."""
 
+ROUNDED_UNIT = 1.0 + 2.0**-24
+"""A norm up to this is 1 in single precision: the vector is left as it is."""
+
 LARGEST_NORM = 1e18
 """Beyond it, features would leave single precision."""
 
@@ -56,7 +59,7 @@ def checked_vectors(
         )
     if not unit_norm:
         return vectors
-    over = norms > 1.0
+    over = norms > ROUNDED_UNIT
     norms[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
     far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
     if len(far) and outside == "reject":
@@ -64,7 +67,7 @@ def checked_vectors(
             f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
             " contract excludes; scale the vectors, or let the client project them (outside='project')."
         )
-    over = norms > 1.0
+    over = norms > ROUNDED_UNIT
     if over.any():
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / norms[over, None]
