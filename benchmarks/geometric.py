@@ -227,7 +227,7 @@ def accuracies(data: DataSet, size: Size) -> Row:
 
 def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any], seeds: int) -> Iterator[PrivateKDEClassifier]:
     for seed in range(seeds):
-        asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, **options}
+        asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, "classes": np.unique(data.y), **options}
         yield PrivateKDEClassifier(**asked, allow_useless=True, insecure_seed=seed, outside="project").fit(
             data.x, data.y
         )

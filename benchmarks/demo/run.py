@@ -119,6 +119,7 @@ def _outcome(settings: DemoSettings, randomness: ByteStream, folder: Path, story
 def _fitted(settings: DemoSettings, data: DigitData, **options: Any) -> PrivateKDEClassifier:
     """A collection from all users. A useless plan is accepted: of the published calibration, that is the point."""
     classifier = PrivateKDEClassifier(
+        classes=range(settings.n_classes),
         epsilon=settings.epsilon,
         delta=settings.delta,
         label_epsilon=settings.label_epsilon,

@@ -36,7 +36,7 @@ def refusal(found: Finding) -> str:
 
 @lru_cache(maxsize=1)
 def classified() -> DensityModel:
-    return PrivateKDEClassifier(**LABELED).fit(ROWS, np.arange(400) % 2).model_
+    return PrivateKDEClassifier(**LABELED, classes=[0, 1]).fit(ROWS, np.arange(400) % 2).model_
 
 
 @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson", "negative-binomial"])

@@ -164,7 +164,7 @@ def test_from_texts_to_words(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert main([str(words), "-o", vocabulary, "--vocabulary"]) == 0
     for arguments in (
         ["plan", "--users", "600", "--dim", str(DIM), "--classes", "2", *promise, "--output", plan],
-        ["fit", data, "--plan", plan, "-o", model, "--insecure-seed", "1"],
+        ["fit", data, "--plan", plan, "-o", model, "--classes", ",".join(spoken), "--insecure-seed", "1"],
         ["predict", model, data],
     ):
         assert privkde.cli.main(arguments) == 0
