@@ -66,7 +66,7 @@ def plan_budget(
 def plan_with_advice(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     """`plan_budget` for a request object: with classes, the last reason compares separate and joint labels."""
     planned = plan(request, progress=progress)
-    advice = label_advice(request, progress)
+    advice = label_advice(request, progress, planned=planned.protocol())
     return planned if advice is None else dataclasses.replace(planned, reasons=(*planned.reasons, advice))
 
 
