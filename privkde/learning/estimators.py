@@ -124,7 +124,7 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
                 self._refuse_or_warn()
                 self.reported_counts_ = _rounded_sizes(self.model_)
             else:
-                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.stream.child("labels"))
+                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
                 collection.enroll_labels(reported)
                 groups = [np.flatnonzero(reported == number) for number in range(len(known))]
                 self._run(collection, rows, groups, randomness, tracker=tracker)
