@@ -22,12 +22,12 @@ ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(4000.0), 88))
 """Rényi orders α over which bounds are minimized; the best is about 2 ln(1/δ)/ε."""
 SMALLEST_SHIFT = 0.02
 """The end of the lowest interval of shifts, as a share of T."""
-INTERVALS, PARTS = 24, 24
+INTERVALS, PARTS = 32, 24
 """Theorem 1: intervals of shifts, and the parts of each in which the line above its moments is bounded."""
 FIRST_INTERVALS, ROUNDS = 12, 5
 """Theorem 2: intervals of shifts at first, and how often the worst one is halved."""
 BLOCK = 8
-"""Neighboring orders whose intervals of shifts are halved together."""
+"""Neighboring orders whose rates are computed together."""
 EVERY, MIDDLES = slice(None), slice(BLOCK // 2, None, BLOCK)
 """All orders, and one of each block."""
 ROUNDED_DOWN = 1.0 - 1e-9
@@ -222,25 +222,25 @@ def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: i
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """K(α): ln moments per unit of squared shift, a row for each cut, refined for those blocks of orders that decide.
+    """K(α): ln moments per unit of squared shift, a row for each cut, computed only for blocks of orders that decide.
 
-    `sketch` holds one order of each block by the first intervals only. It says where to look and proves nothing.
+    `sketch` holds one order of each block. It says where to look.
     """
 
     sketch: Array
-    refine: Callable[[slice], Array]
-    """The supremum over intervals that are halved where it is attained, for a block of orders."""
-    refined: dict[int, Array] = field(default_factory=dict, compare=False)
-    """Blocks that were refined; none depends on another."""
+    compute: Callable[[slice], Array]
+    """The rates of a block of orders."""
+    computed: dict[int, Array] = field(default_factory=dict, compare=False)
+    """Blocks that were computed; none depends on another."""
 
     def table(self, blocks: Iterable[int]) -> Array:
         """The rates of all orders of these blocks; infinite for the others."""
         found = np.full((len(self.sketch), len(ORDERS)), math.inf)
         for block in blocks:
             columns = slice(block * BLOCK, (block + 1) * BLOCK)
-            if block not in self.refined:
-                self.refined[block] = self.refine(columns)
-            found[:, columns] = self.refined[block]
+            if block not in self.computed:
+                self.computed[block] = self.compute(columns)
+            found[:, columns] = self.computed[block]
         return found
 
 
