@@ -232,7 +232,7 @@ def random_gains(rng: np.random.Generator) -> tuple[Array, Array]:
     return gains[order], lower[order]
 
 
-SOME_ORDERS = np.array([1.3, 1.7, 2.0, 2.5, 4.0, 9.0])
+SOME_ORDERS = np.array([1.3, 1.7, 2.0, 2.5, 2.9, 3.1, 4.0, 9.0])
 
 
 def truncated(gains: Array, lower: Array, t: float, cap: float, *, away: bool) -> tuple[float, Array]:
