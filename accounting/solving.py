@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from accounting.accuracy.density_error import sup_error_bound
-from accounting.choosing import Progress, choose, prediction, silent
+from accounting.choosing import Choice, Progress, choose, prediction, silent
 from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
@@ -168,26 +168,29 @@ def _smallest_unknown(unknown: str, goal: Goal, known: Mapping[str, Any], progre
         number = value if unknown == "epsilon" else round(value)
         return read_request({**known, unknown: number, "allow_useless": True})
 
-    def shortfall(value: float, *, certified: bool) -> str | None:
+    def attempt(value: float, *, certified: bool) -> Choice | str:
+        """What meets the goal, or what is missing."""
         say(f"trying {unknown} = {value:.6g}")
         request = request_with(value)
         try:
-            protocol, _, _ = choose(request, certified=certified)
+            choice = choose(request, certified=certified)
         except InfeasibleError as error:
             return str(error)
-        return goal.shortfall(request, protocol)
+        return goal.shortfall(request, choice[0]) or choice
+
+    def missing_at(value: float) -> str | None:
+        found = attempt(value, certified=False)
+        return found if isinstance(found, str) else None
 
     largest = request_with(high)  # validates everything else
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
-    best = _smallest(
-        lambda value: shortfall(value, certified=False), low, high, whole=unknown != "epsilon", name=unknown
-    )
-    while (missing := shortfall(best, certified=True)) is not None:
+    best = _smallest(missing_at, low, high, whole=unknown != "epsilon", name=unknown)
+    while isinstance(choice := attempt(best, certified=True), str):
         if best >= high:
-            raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {missing}; relax the target.")
+            raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {choice}; relax the target.")
         best = min(high, best * (1.0 + _PRECISION) if unknown == "epsilon" else math.ceil(best * (1.0 + _PRECISION)))
-    solved = plan(request_with(best), progress=progress)
+    solved = plan(request_with(best), progress=progress, choice=choice)
     why = f"solved for the smallest {unknown}: {getattr(solved.request, unknown):g} (to {_PRECISION:.1%})"
     return dataclasses.replace(solved, reasons=(why, *solved.reasons))
 
