@@ -16,7 +16,7 @@ from scipy import stats
 from accounting import Plan
 from accounting.numerics.pmf import Pmf
 from privkde.bitsum import Tally
-from verification.exact.brute_force import PlaneLaw
+from verification.exact.brute_force import plane_table
 from verification.statistical.distinguishers.collected_views import Neighbors
 from verification.statistical.execution.count_laws import plus, times, window
 from verification.twins import mechanism_twin
@@ -84,7 +84,7 @@ def plane_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio 
         return None
     single, pairs = (np.concatenate([np.zeros(law.start), law.values]) for law in (ones, flood))
     others = reports(plan, twin, other)
-    alone = PlaneLaw.of(single, pairs, size).zero
+    alone = plane_table(single, pairs, size)
     zero = np.zeros((size + len(others.values), size))
     for extra, mass in enumerate(others.values):
         zero[extra : extra + size] += mass * alone
