@@ -49,13 +49,10 @@ Ratio = Callable[[NDArray[np.int64], NDArray[np.int64]], Floats]
 """Ones and zeros of one instance in all views ↦ log-likelihood ratios."""
 
 
-def _mixed(zero: Floats, one: Floats, probability: float) -> Floats:
-    return (1.0 - probability) * zero + probability * one
-
-
 def _log_ratio(twin: MechanismTwin, zero: Floats, one: Floats, first: float, second: float) -> Floats:
     """Ln of the mixtures' ratio, for a target with either feature; 0 where neither has mass."""
-    logs = [np.log(_mixed(zero, one, twin.report_probability(scaled)) + 1e-300) for scaled in (first, second)]
+    chances = [twin.report_probability(scaled) for scaled in (first, second)]
+    logs = [np.log((1.0 - chance) * zero + chance * one + 1e-300) for chance in chances]
     return np.asarray(np.clip(logs[0] - logs[1], -FAR, FAR))
 
 
