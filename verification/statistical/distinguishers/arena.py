@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting import Plan
-from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.guarantee import Guarantee, View, promised
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
@@ -108,9 +108,3 @@ class Arena:
                 else:
                     parts[view].append((law.scores(tally), (tally.ones - tally.zeros) @ shift))
         return {view: [np.concatenate(kind) for kind in zip(*scored, strict=True)] for view, scored in parts.items()}
-
-
-def promised(guarantees: tuple[Guarantee, ...], view: View) -> Guarantee:
-    """The promise for replacing a record, or else its features, in one view."""
-    seen = {guarantee.adjacency: guarantee for guarantee in guarantees if guarantee.view is view}
-    return seen.get(Adjacency.RECORD, seen.get(Adjacency.FEATURES, next(iter(seen.values()))))
