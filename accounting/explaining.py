@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def explain(plan: Plan) -> str:
     """The promise, the arithmetic that leads to it, the error, the cost and the hypotheses."""
     sections = [
-        ("Promise", _promise(plan)),
+        ("Promise", [*map(str, plan.guarantees), _in_words(plan.guarantees[0])]),
         ("Randomizer", _randomizer(plan)),
         ("Accounting", _accounting(plan)),
         ("Error", _error(plan)),
@@ -24,13 +24,6 @@ def explain(plan: Plan) -> str:
         ("Contract", plan.contract.tree().splitlines()),
     ]
     return "\n\n".join(title + "\n" + "\n".join("  " + line for line in lines) for title, lines in sections) + "\n"
-
-
-def _promise(plan: Plan) -> list[str]:
-    lines = [str(g) for g in plan.guarantees]
-    main = plan.guarantees[0]
-    lines.append(_in_words(main))
-    return lines
 
 
 def _in_words(main: Guarantee) -> str:

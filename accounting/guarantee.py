@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -104,6 +104,13 @@ def plain_values(record: Any) -> dict[str, Any]:
         }
 
     return dataclasses.asdict(record, dict_factory=plain)
+
+
+def promised(guarantees: Sequence[Guarantee], view: View) -> Guarantee:
+    """The promise for a whole record in this view if there is one, else the first in this view, else the first."""
+    seen = [promise for promise in guarantees if promise.view is view]
+    records = [promise for promise in seen if promise.adjacency is Adjacency.RECORD]
+    return (records or seen or guarantees)[0]
 
 
 def compose_basic(guarantees: Iterable[Guarantee]) -> Guarantee:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import mpmath
 import numpy as np
 
-from verification.exact.brute_force import DIGITS, Mass, PlaneLaw, Table
+from verification.exact.brute_force import DIGITS, Mass, Table, plane_table
 from verification.exact.rational_twins import ExactPair
 
 
@@ -59,6 +60,28 @@ def shift_hockey_stick(mass: Mass, epsilon: float, length: int, *, digits: int =
         up = mpmath.fsum(before - growth * here for before, here in pairs if before > growth * here)
         down = mpmath.fsum(here - growth * before for before, here in pairs if here > growth * before)
         return up, down
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaneLaw:
+    """Laws of (U, V) = (b + G1 + F, G2 + F) on {0, …, size − 1}², F, G1 and G2 independent, for b = 0 and b = 1."""
+
+    zero: Table
+    one: Table
+
+    @staticmethod
+    def of(noise: Table, flood: Table, size: int) -> PlaneLaw:
+        """f_0 is `plane_table`, and f_1(u, v) = f_0(u−1, v)."""
+        zero = plane_table(noise, flood, size)
+        return PlaneLaw(zero=zero, one=np.vstack([np.zeros((1, size)), zero[:-1]]))
+
+    def hockey_sticks(self, epsilon: float) -> tuple[float, float]:
+        """H_{e^ε}(b=1‖b=0) and H_{e^ε}(b=0‖b=1) over the table: lower bounds."""
+        growth = float(np.exp(epsilon))
+        return (
+            float(np.sum(np.maximum(self.one - growth * self.zero, 0.0))),
+            float(np.sum(np.maximum(self.zero - growth * self.one, 0.0))),
+        )
 
 
 def missing(plane: PlaneLaw) -> float:

@@ -51,16 +51,9 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def _audit(parsed: argparse.Namespace) -> int:
-    """The exit code; whatever goes wrong is 2, since 1 would say that the promise is false."""
-    with _never_refuted_by_accident():
-        return _saboteurs(parsed) if parsed.saboteurs else _audited(parsed)
-
-
-@contextmanager
-def _never_refuted_by_accident() -> Iterator[None]:
-    """Python's own exit code of an error is 1."""
+    """The exit code; whatever goes wrong is 2, since 1, Python's own code of an error, would say: refuted."""
     try:
-        yield
+        return _saboteurs(parsed) if parsed.saboteurs else _audited(parsed)
     except (PrivkdeError, OSError):  # the command line reports these in one line, with exit code 2
         raise
     except Exception as error:

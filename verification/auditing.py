@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import os
 import secrets
@@ -17,7 +16,7 @@ from typing import TypeVar
 from threadpoolctl import ThreadpoolController
 
 from accounting import InvalidInputError, Plan, PrivkdeError
-from accounting.errors import require_integer
+from accounting.errors import require_choice, require_integer
 from privkde.protocol.model import DensityModel
 from verification.reporting.document import AuditReport, Result
 from verification.verdicts import QUICK, Check, Effort, Subject
@@ -146,16 +145,12 @@ def _chosen(
 ) -> list[Job]:
     if only is None:
         return list(applicable)
-    known = [check.name for _, check in applicable]
+    not_applicable = [check.name for _, check in silent]
     for name in only:
-        if name in known:
-            continue
-        if name in [check.name for _, check in silent]:
+        if name in not_applicable:
             reason = f": {missing[name]}" if name in missing else ""
             raise InvalidInputError(f"check {name!r} does not apply to this plan{reason}; leave it out.")
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"choose from: {', '.join(known)}."
-        raise InvalidInputError(f"no check is called {name!r}; {hint}")
+        require_choice("check", name, (check.name for _, check in applicable))
     return [job for job in applicable if job[1].name in only]
 
 

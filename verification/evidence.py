@@ -5,10 +5,10 @@ Each type writes its points as the member `curve` of the audit document, too: a 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from accounting import Guarantee
+from accounting.guarantee import Guarantee, plain_values
 
 Curve = tuple[tuple[float, float], ...]
 """Points of a profile: (ε, δ)."""
@@ -42,14 +42,7 @@ class CertifiedBounds:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {
-            "kind": "certified-bounds",
-            "delta": self.delta,
-            "upper": self.upper,
-            "slack": self.slack,
-            "below": _pairs(self.below),
-            "above": _pairs(self.above),
-        }
+        return _document("certified-bounds", self, left_out="claimed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +59,6 @@ class AttackBound:
         """The share of the promised ε; above 1 it refutes the promise."""
         return self.epsilon / self.promise.epsilon
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {"name": self.name, "epsilon": self.epsilon, "promise": self.promise.to_json()}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttackBounds:
@@ -83,11 +72,7 @@ class AttackBounds:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {
-            "kind": "attack-bounds",
-            "closest": self.closest.to_json(),
-            "attacks": [attack.to_json() for attack in self.attacks],
-        }
+        return _document("attack-bounds", self, left_out="curve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +105,13 @@ class MeasuredErrors:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        document = asdict(self)
-        return {"kind": "measured-errors", **document, "queries": list(document["queries"])}
+        return _document("measured-errors", self)
 
 
 Evidence = CertifiedBounds | AttackBounds | MeasuredErrors
 
 
-def _pairs(curve: Curve) -> list[list[float]]:
-    return [list(point) for point in curve]
+def _document(kind: str, evidence: Evidence, *, left_out: str = "") -> dict[str, Any]:
+    """Its kind and its members, but for one that stands elsewhere in the finding."""
+    members = plain_values(evidence)
+    return {"kind": kind} | {name: value for name, value in members.items() if name != left_out}

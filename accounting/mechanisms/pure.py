@@ -244,11 +244,6 @@ class Pure(BitsumProtocol):
         """An instance for the share of ε that adding up leaves to it; always certified."""
         return cls.calibrate(target.epsilon / target.touched.total, n_users, target.accepted_excess(cls))
 
-    @classmethod
-    def as_published(cls, epsilon: float, delta: float, n_users: int) -> Self:
-        """With ρ = ½."""
-        return cls.published(epsilon, n_users)
-
     def published_epsilon(self, delta: float) -> float | None:
         """That of the instance."""
         return self.epsilon_target
@@ -275,11 +270,11 @@ class Pure(BitsumProtocol):
         return cls._made(cheapest_draft(epsilon, n_users, excess_error), n_users)
 
     @classmethod
-    def published(cls, epsilon: float, n_users: int, rho: float = 0.5) -> Self:
+    def as_published(cls, epsilon: float, delta: float, n_users: int, rho: float = 0.5) -> Self:
         """The published choice: q = 0.2ρ/(e^ε(1−e^{−ε})² n) and ε' = ε − 0.01ρ·min(ε, 1), ρ in (0, 1/2].
 
         The publication leaves the constants of s and of the flood open; here they are the cheapest found that
-        conditions (i)–(iii) allow. Its error is within 1 + ρ of discrete Laplace as long as q is small.
+        conditions (i)–(iii) allow. Its error is within 1 + ρ of discrete Laplace as long as q is small. No δ is spent.
 
         Raises: `InvalidInputError` for ρ outside (0, 1/2] or ρ = True; `InfeasibleError` if q would reach 1.
         """

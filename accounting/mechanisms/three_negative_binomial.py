@@ -216,7 +216,12 @@ class ThreeNegativeBinomial(BitsumProtocol):
         reach = self._noise().stop
         a = np.stack(self._filtered(flood, 2 * k - 1, reach)[k - 1 :])
         starts = _group_starts(a.shape[1], self._minimum_deviation())
-        self._refuse_large(4 * (reach + 1), len(starts))
+        entries = 4 * (reach + 1) * len(starts)
+        if entries > LARGEST_TABLE:
+            raise InfeasibleError(
+                f"the law of 3nb with noise_shape > 1 would need {entries:,} entries here,"
+                f" above the limit of {LARGEST_TABLE:,}; use noise_shape=1, or bitsum 'poisson' or 'rr'."
+            )
         previous = np.concatenate([np.zeros((k, 1)), a[:, :-1]], axis=1)
         front = 2 * k * math.log1p(-p)
         rows = np.stack([_coefficients(d, k) * math.exp(front + d * math.log(p)) for d in range(reach + 2)])
@@ -252,14 +257,6 @@ class ThreeNegativeBinomial(BitsumProtocol):
             current = np.asarray(scipy.signal.lfilter([1.0], [1.0, -p * p], current))
             filtered.append(current)
         return filtered
-
-    @staticmethod
-    def _refuse_large(rows: int, columns: int) -> None:
-        if rows * columns > LARGEST_TABLE:
-            raise InfeasibleError(
-                f"the law of 3nb with noise_shape > 1 would need {rows * columns:,} entries here,"
-                f" above the limit of {LARGEST_TABLE:,}; use noise_shape=1, or bitsum 'poisson' or 'rr'."
-            )
 
     @property
     def evidence(self) -> Evidence:

@@ -445,7 +445,7 @@ def test_instances_that_add_up_to_more_than_the_promise_are_refused_whatever_the
     for accountant in ("basic", "paper"):
         plan = plan_budget(users=20_000, dim=2, epsilon=2.0, delta=0.0, bitsum="pure", accountant=accountant)
         plan.verify()
-        weaker = dataclasses.replace(plan, parameters=Pure.published(1.5, 20_000).parameters()).recomputed()
+        weaker = dataclasses.replace(plan, parameters=Pure.as_published(1.5, 0.0, 20_000).parameters()).recomputed()
         assert weaker.ladder["basic"] == 3.0
         with pytest.raises(InvalidInputError, match="do not keep"):
             weaker.verify()

@@ -133,7 +133,7 @@ def test_what_cannot_be_audited_ends_with_2(tmp_path: Path, capsys: pytest.Captu
     assert "--plan is missing" in refuse(capsys, "audit")
     assert "No such file" in refuse(capsys, "audit", "--plan", str(tmp_path / "none.json"))
     honest = str(written(tmp_path / "plan.json"))
-    assert "did you mean 'distinguisher-drawn'" in refuse(
+    assert "Did you mean 'distinguisher-drawn'" in refuse(
         capsys, "audit", "--plan", honest, "--only", "distinguisher-drwan"
     )
     assert "not allowed with" in refuse(capsys, "audit", "--plan", honest, "--quick", "--full")

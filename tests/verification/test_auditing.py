@@ -139,9 +139,9 @@ def test_no_check_is_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        (["distinguisher-drwan"], "did you mean 'distinguisher-drawn'"),
+        (["distinguisher-drwan"], "Did you mean 'distinguisher-drawn'"),
         (["labels"], "does not apply"),
-        (["nothing like it"], "choose from: flips"),
+        (["nothing like it"], "choose one of flips"),
     ],
 )
 def test_unknown_names_are_refused(only: list[str], message: str) -> None:

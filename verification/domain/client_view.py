@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +15,7 @@ from numpy.typing import NDArray
 from accounting import Plan
 from accounting.errors import InvalidInputError
 from accounting.kernels import KernelFacts
-from accounting.mechanisms import BitsumProtocol
-from privkde.bitsum import Bitsum, Tally
+from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import integers_below, normals
 from privkde.protocol.announcement import Announcement
@@ -37,32 +37,10 @@ PAIRS, FEWEST_PAIRS = 1_000, 32
 MOST_ENTRIES = 1 << 22
 """Features that are held at once, about."""
 ASCENT_ROUNDS, ASCENT_WIDTH = 100, 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorder(Bitsum):
-    """Stands where the client's bitsum protocol does, and keeps the features that are about to be rounded."""
-
-    name: ClassVar[str] = "recorder"
-    seen: list[NDArray[np.float32]] = field(default_factory=list)
-
-    @staticmethod
-    def of(law: BitsumProtocol) -> Recorder:
-        """For any protocol."""
-        return Recorder()
-
-    def respond(self, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
-        """Keep them and send nothing."""
-        self.seen.append(scaled.copy())
-        return np.zeros(scaled.shape, np.uint8)
-
-    def inputs(self, bits: NDArray[np.uint8], stream: ByteStream) -> Tally:
-        """Nothing."""
-        return Tally(bits, bits)
-
-    def estimate(self, tally: Tally, n_users: int) -> Floats:
-        """Nothing."""
-        return np.zeros(tally.ones.shape)
+UNROUNDED: Any = SimpleNamespace(
+    respond=lambda scaled, stream: scaled, inputs=lambda scaled, stream: Tally(scaled, scaled)
+)
+"""Stands where the client's bitsum protocol does, and sends the features that are about to be rounded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +68,10 @@ class ClientView:
         self.facts: KernelFacts = self.announcement.plan.request.facts()
         self.family = self.announcement.family()
         self._stream = stream
-        self._recorder = Recorder()
         self._clients: dict[str, Randomizer] = {}
         for outside in OUTSIDE:
             self._clients[outside] = Randomizer(self.announcement, stream=stream, outside=outside)
-            self._clients[outside]._bitsum = self._recorder
+            self._clients[outside]._bitsum = UNROUNDED
 
     @property
     def n_features(self) -> int:
@@ -103,9 +80,8 @@ class ClientView:
 
     def scaled(self, record: Record, *, outside: str = "project") -> Floats:
         """f/R of every user in every instance, as it reaches the rounding."""
-        self._recorder.seen.clear()
-        self._clients[outside].inputs(record.x, record.classes, stream=self._stream)
-        return np.concatenate(self._recorder.seen).astype(np.float64)
+        sent = self._clients[outside].inputs(record.x, record.classes, stream=self._stream)
+        return sent.ones.astype(np.float64)
 
     def accepted(self, vector: Floats, *, outside: str) -> Floats | None:
         """The features of one user, or None if the client refuses the vector."""

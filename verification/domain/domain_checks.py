@@ -75,17 +75,11 @@ def _excess(view: ClientView, scaled: Floats) -> float:
     excess = float(np.max(np.abs(scaled)))
     squares = float(np.sum(features**2))
     if facts.linear:
-        allowed = _base_shift(view)
+        allowed = view.announcement.kernel_choice().facts().squared_shift  # x and −x are 2‖f‖ apart
         return max(excess, squares / allowed if allowed is not None else 0.0)
     if facts.bias > 0.0:  # one-hot: S entries of size 1 per repetition
         return max(excess, squares / (facts.sparsity * facts.n_repetitions))
     return excess
-
-
-def _base_shift(view: ClientView) -> float | None:
-    """Δ² of the features alone, whether labels are joint or not: x and −x are 2‖f‖ apart."""
-    choice = view.announcement.kernel_choice()
-    return choice.facts().squared_shift
 
 
 @check("touched-instances", Layer.STATISTICAL, "one record changes no more instances than were counted")
@@ -125,7 +119,8 @@ def check_shift(subject: Subject, effort: Effort, seed: int) -> Finding:
     """A search, with ascent, for a replacement that shifts bits by more than the declared Σ t² ≤ Δ²."""
     stream = private_stream(seed, "shift")
     view = ClientView(subject.plan, stream)
-    known = [bound for bound in (view.facts.squared_shift, _drawn_shift(view)) if bound is not None]
+    of_maps = view.family.squared_shift() if view.facts.joint_classes is None else None  # labels are not in the maps
+    known = [bound for bound in (view.facts.squared_shift, of_maps) if bound is not None]
     assert known, "no shift is declared; the check does not apply"
     declared = min(known)
     largest = largest_over_pairs(view, effort, stream, lambda moved: np.sum((moved / 2.0) ** 2, axis=1))
@@ -140,11 +135,6 @@ def check_shift(subject: Subject, effort: Effort, seed: int) -> Finding:
         f" {largest / declared:.4f} of it."
         + ("" if view.whole else " A smaller kernel of the same kind was searched."),
     )
-
-
-def _drawn_shift(view: ClientView) -> float | None:
-    """What the family says of the maps that were drawn; of joint labels it does not know."""
-    return view.family.squared_shift() if view.facts.joint_classes is None else None
 
 
 CHECKS = (check_client, check_touched, check_shift, check_central, check_label)

@@ -151,7 +151,7 @@ def check_label(subject: Subject, effort: Effort, seed: int) -> Finding:
         found=f"{worst}: {fits[worst].describe() if worst in fits else f'{wrong[worst] * EXACT:.3g} off'}",
         alpha=CHECK_ALPHA,
         power=1.0 - MISSED,
-        smallest_detectable_defect=min(fit.detectable_increase(keep) for fit in fits.values()) - keep,
+        smallest_detectable_defect=min(fit.detectable_increase(keep) for fit in fits.values()),
         note="Smallest defect: increase of the probability to keep a label. Probabilities are compared to 1e-12.",
     )
 

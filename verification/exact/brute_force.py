@@ -9,7 +9,6 @@ is bracketed: a hockey stick lies between what a table yields and that plus the 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -58,39 +57,19 @@ def sufficient_length(mass: Mass) -> int:
     return length + 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaneLaw:
-    """Laws of (U, V) = (b + G1 + F, G2 + F) on {0, …, size − 1}², F, G1 and G2 independent, for b = 0 and b = 1."""
+def plane_table(noise: Table, flood: Table, size: int) -> Table:
+    """The law of (U, V) = (G1 + F, G2 + F) on {0, …, size − 1}²: Σ_z P_F(z) g(u−z) g(v−z), term by term.
 
-    zero: Table
-    one: Table
-
-    @staticmethod
-    def of(noise: Table, flood: Table, size: int) -> PlaneLaw:
-        """f_0(u, v) = Σ_z P_F(z) g(u−z) g(v−z), term by term; f_1(u, v) = f_0(u−1, v).
-
-        >>> law = PlaneLaw.of(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 3)
-        >>> law.zero[1].tolist()
-        [0.0625, 0.25, 0.1875]
-        >>> float(law.zero.sum()), law.one[1].tolist() == law.zero[0].tolist()
-        (1.0, True)
-        """
-        square = np.outer(noise, noise)[:size, :size]
-        zero = np.zeros((size, size))
-        for z, mass in enumerate(flood[:size]):
-            rows, columns = min(size - z, square.shape[0]), min(size - z, square.shape[1])
-            zero[z : z + rows, z : z + columns] += mass * square[:rows, :columns]
-        one = np.zeros_like(zero)
-        one[1:] = zero[:-1]
-        return PlaneLaw(zero=zero, one=one)
-
-    def hockey_sticks(self, epsilon: float) -> tuple[float, float]:
-        """H_{e^ε}(b=1‖b=0) and H_{e^ε}(b=0‖b=1) over the table: lower bounds."""
-        growth = float(np.exp(epsilon))
-        return (
-            float(np.sum(np.maximum(self.one - growth * self.zero, 0.0))),
-            float(np.sum(np.maximum(self.zero - growth * self.one, 0.0))),
-        )
+    >>> law = plane_table(np.array([0.5, 0.5]), np.array([0.25, 0.75]), 3)
+    >>> law[1].tolist(), float(law.sum())
+    ([0.0625, 0.25, 0.1875], 1.0)
+    """
+    square = np.outer(noise, noise)[:size, :size]
+    law = np.zeros((size, size))
+    for z, mass in enumerate(flood[:size]):
+        rows, columns = min(size - z, square.shape[0]), min(size - z, square.shape[1])
+        law[z : z + rows, z : z + columns] += mass * square[:rows, :columns]
+    return law
 
 
 def _precise(number: float | Fraction) -> Any:

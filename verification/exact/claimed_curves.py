@@ -70,12 +70,8 @@ class Curve:
 
     def joined(self, other: Curve) -> Curve:
         """The points of both."""
-        order = np.argsort(np.concatenate([self.epsilons, other.epsilons]), kind="stable")
-        return Curve(
-            np.concatenate([self.epsilons, other.epsilons])[order],
-            np.concatenate([self.deltas, other.deltas])[order],
-            np.concatenate([self.exact, other.exact])[order],
-        )
+        both = np.concatenate([[curve.epsilons, curve.deltas, curve.exact] for curve in (self, other)], axis=1)
+        return Curve(*both[:, np.argsort(both[0], kind="stable")])
 
     def attack(self, pair: ViewPair, worst: Worst, where: object) -> None:
         """One pair of laws against all points: exact over claimed δ; for δ = 0 the largest loss over ε.

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import privkde
-from accounting import View
+from accounting.guarantee import View, promised
 from privkde.display.pages import render_page
 from verification.reporting import wording
 from verification.reporting.document import AuditReport
@@ -34,8 +34,8 @@ def entry(report: AuditReport) -> dict[str, Any]:
         report=report,
         plan=plan,
         request=plan.request,
-        main=wording.promised(plan, View.COMMUNICATION),
-        local=wording.promised(plan, View.LOCAL),
+        main=promised(plan.guarantees, View.COMMUNICATION),
+        local=promised(plan.guarantees, View.LOCAL),
         words=wording,
         version=privkde.__version__,
     )

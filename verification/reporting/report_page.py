@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import privkde
-from accounting import View
+from accounting.guarantee import View, promised
 from privkde.display.pages import render_page
 from verification.reporting import wording
 from verification.reporting.document import SCHEMA, AuditReport, environment
@@ -24,8 +24,8 @@ def render(report: AuditReport, *, matrix: Matrix | None = None, figures: Figure
         request=plan.request,
         label=plan.request.label_response(),
         promise=plan.guarantees[0],
-        main=wording.promised(plan, View.COMMUNICATION),
-        local=wording.promised(plan, View.LOCAL),
+        main=promised(plan.guarantees, View.COMMUNICATION),
+        local=promised(plan.guarantees, View.LOCAL),
         model=report.model,
         evidence=evidence,
         confirmation=confirmation(report),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from accounting import Adjacency, Guarantee, Plan, View
+from accounting import Adjacency, Guarantee, Plan
 from accounting.mechanisms import BITSUMS
 
 
@@ -47,13 +47,6 @@ def false_alarms(rate: float) -> str:
 def factor(epsilon: float) -> str:
     """e^ε."""
     return small(math.exp(epsilon)) if epsilon < 50.0 else f"e^{epsilon:.3g}"
-
-
-def promised(plan: Plan, view: View) -> Guarantee:
-    """The promise that a report leads with: for the whole record if there is one in the view, else for the vector."""
-    seen = [promise for promise in plan.guarantees if promise.view is view]
-    records = [promise for promise in seen if promise.adjacency is Adjacency.RECORD]
-    return (records or seen or list(plan.guarantees))[0]
 
 
 def ordered(plan: Plan) -> list[Guarantee]:

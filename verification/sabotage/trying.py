@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
-from accounting import InvalidInputError, Plan
+from accounting import Plan
+from accounting.errors import require_choice
 from verification.auditing import LAYER_MODULES, Progress, applies, attempt, collected, spread
 from verification.reporting.document import Outcome
 from verification.sabotage.matrix import Matrix, Row
@@ -129,6 +130,5 @@ def run_matrix(
 def _named(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> tuple[str, ...]:
     """The wanted names, or all; in the order in which they are known."""
     for name in wanted or ():
-        if name not in known:
-            raise InvalidInputError(f"{what} {name!r} is unknown; choose from: {', '.join(known)}.")
+        require_choice(what, name, known)
     return tuple(name for name in known if wanted is None or name in wanted)

@@ -81,15 +81,17 @@ class GoodnessOfFit:
         return self.allowed_distance + math.sqrt(math.log(2.0 / MISSED) / (2.0 * self.n_samples))
 
     def detectable_increase(self, probability: float) -> float:
-        """Smallest true probability at which an event declared at `probability` is refuted; inf if there is none.
+        """By how much more than the declared `probability` an event must happen to be refuted; inf if none is enough.
 
-        Refuted means: with probability 1 − `MISSED` or more. For a decrease, ask for the complement.
+        Refuted means: with probability 1 − `MISSED` or more. For a decrease, give the complement.
         """
         n = self.n_samples
         critical = bisect.bisect_left(
             range(n + 1), -self.event_level, key=lambda c: -_at_least(c, n, probability * (1.0 + RELATIVE_PAD))
         )
-        return float(special.betaincinv(critical, n - critical + 1, 1.0 - MISSED)) if 0 < critical <= n else math.inf
+        if not 0 < critical <= n:
+            return math.inf
+        return float(special.betaincinv(critical, n - critical + 1, 1.0 - MISSED)) - probability
 
     def describe(self) -> str:
         """One line for a report or a failed test."""

@@ -95,16 +95,25 @@ def feature_products(family: LsqFamily, x: Float64, y: Float64) -> Float64:
 def claimed_means(family: LsqFamily, x: Float64, y: Float64) -> Float64:
     """What E[f(x)·g(y)] is claimed to be for each pair of rows: k, or k + (1−k)/Q for hashed kernels."""
     kernel = np.array([family.kernel(x[i : i + 1], y[i : i + 1])[0, 0] for i in range(len(x))])
-    hashed = family.facts.bias > 0.0
-    return kernel + (1.0 - kernel) / family.facts.n_coordinates if hashed else kernel
+    return kernel + (1.0 - kernel) / family.facts.n_coordinates if _hashed(family) else kernel
+
+
+def _hashed(family: LsqFamily) -> bool:
+    """Whether features are indicators of buckets. Linear features that are clipped have a bias, too."""
+    return family.facts.bias > 0.0 and not family.facts.linear
 
 
 def check_kernel_means(
-    families: Iterable[LsqFamily], x: Float64, y: Float64, *, false_alarm_rate: float = 1e-9
+    families: Iterable[LsqFamily],
+    x: Float64,
+    y: Float64,
+    *,
+    false_alarm_rate: float = 1e-9,
+    largest: float | None = None,
 ) -> tuple[MeanCheck, ...]:
     """Check every pair of rows (x, y) on all repetitions of families that differ in their public seed only.
 
-    Together the checks raise a false alarm at most at the stated rate.
+    Together the checks raise a false alarm at most at the stated rate. No product is beyond `largest` (default: R²S).
 
     Requires: independent seeds (assumed); no projection, whose repetitions are not independent (checked).
     """
@@ -118,16 +127,15 @@ def check_kernel_means(
             " check the family without projection; the projection has a bound of its own (distortion_bound)."
         )
     products = np.concatenate([feature_products(member, x, y) for member in drawn], axis=1)
-    largest = family.facts.sparsity * family.facts.bound**2
-    hashed = family.facts.bias > 0.0  # indicators: their products are never negative
+    most = family.facts.sparsity * family.facts.bound**2 if largest is None else largest
     return tuple(
         check_mean(
             samples,
             claimed=float(claimed),
-            low=0.0 if hashed else -largest,
-            high=largest,
+            low=0.0 if _hashed(family) else -most,  # products of indicators are never negative
+            high=most,
             false_alarm_rate=false_alarm_rate / len(x),
-            rounding=ROUNDING * largest,
+            rounding=ROUNDING * most,
         )
         for samples, claimed in zip(products, claimed_means(family, x, y), strict=True)
     )

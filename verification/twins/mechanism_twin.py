@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verification.certified.noise_laws import LossBounds, TwoLaws, shifted
-from verification.exact.brute_force import PlaneLaw, sufficient_length, table
+from verification.exact.brute_force import plane_table, sufficient_length, table
 from verification.exact.rational_twins import ExactPair
 from verification.statistical.execution.count_laws import TAIL, Noise, Parts, Tables, plus, point, times
 from verification.twins.noise_counts import NoiseCount
@@ -120,7 +120,7 @@ class MechanismTwin(abc.ABC):
         size = sum(lengths)
         if not self.spends_delta:  # ratios of masses matter everywhere, so no term of any sum may be left out
             lengths = (size, size)
-        return PlaneLaw.of(table(ones, lengths[0]), table(flood, lengths[1]), size).zero
+        return plane_table(table(ones, lengths[0]), table(flood, lengths[1]), size)
 
     def noise_cumulants(self) -> tuple[float, float, float]:
         """The first, second and fourth of all users' noise in the count that is read; a flood cancels."""

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import mpmath
+from scipy import stats
 
 from accounting.numerics.pmf import Pmf
 from verification.certified.noise_laws import Masses, negative_binomial, poisson
 from verification.exact.brute_force import DIGITS, Mass, precise_negative_binomial, precise_poisson
-from verification.statistical.execution.count_laws import negative_binomial_table, poisson_table
+from verification.statistical.execution.count_laws import window
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class PoissonCount:
 
     def table(self, share: float, tail: float) -> Pmf:
         """Poisson(share·λ)."""
-        return poisson_table(share * self.mean, tail=tail)
+        return window(stats.poisson(share * self.mean), tail)
 
     def mass(self) -> Mass:
         """e^{−λ} λ^j/j!."""
@@ -53,7 +54,7 @@ class NegativeBinomialCount:
         """NB(share·r, p)."""
         with mpmath.workdps(DIGITS):
             stop = float(1 - mpmath.mpf(self.p))
-        return negative_binomial_table(share * self.shape, stop_probability=stop, tail=tail)
+        return window(stats.nbinom(share * self.shape, stop), tail)
 
     def mass(self) -> Mass:
         """C(j+r−1, j) (1−p)^r p^j."""

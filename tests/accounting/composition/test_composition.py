@@ -534,7 +534,7 @@ def test_the_publication_says_nothing_about_other_laws(law: BitsumProtocol) -> N
 
 
 def test_pure_composes_by_adding_up() -> None:
-    pure = Pure.published(1.5, 100)
+    pure = Pure.as_published(1.5, 0.0, 100)
     add: Callable[[int], float | None] = lambda k: Basic().achieved_epsilon(pure, touched(k), 0.0)  # noqa: E731
     assert add(1) == 1.5
     assert add(10) == 15.0

@@ -280,7 +280,7 @@ class TestConditions:
     @pytest.mark.parametrize(("epsilon", "n_users", "rho"), [(1.0, 100, 0.5), (0.1, 30_000, 0.5), (5.0, 10_000, 0.1)])
     def test_published_choice(self, epsilon: float, n_users: int, rho: float) -> None:
         """Meets (i)–(iii), hence the exact test; error within 1 + ρ; far more messages than needed."""
-        protocol = Pure.published(epsilon, n_users, rho=rho)
+        protocol = Pure.as_published(epsilon, 0.0, n_users, rho=rho)
         assert protocol.silence_probability == pytest.approx(
             0.2 * rho * math.exp(-epsilon) / (1 - math.exp(-epsilon)) ** 2 / n_users
         )
@@ -295,11 +295,11 @@ class TestConditions:
     @pytest.mark.parametrize("rho", [True, 1, 1.0, 0.6, 0.0, -0.1, math.nan])
     def test_rho_outside_its_range_is_refused(self, rho: Any) -> None:
         with pytest.raises(InvalidInputError, match="rho"):
-            Pure.published(1.0, 1000, rho=rho)
+            Pure.as_published(1.0, 0.0, 1000, rho=rho)
 
     def test_published_silence_must_be_a_probability(self) -> None:
         with pytest.raises(InfeasibleError, match="not a probability"):
-            Pure.published(0.01, 100)
+            Pure.as_published(0.01, 0.0, 100)
 
 
 class TestErrorAndMessages:

@@ -19,10 +19,10 @@ from accounting.mechanisms import three_negative_binomial
 from accounting.mechanisms.three_negative_binomial import ThreeNegativeBinomial
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import Pair
+from tests.slow_twins import PlaneLaw, missing
 from tests.slow_twins import losses as losses_of
-from tests.slow_twins import missing
 from tests.strategies import user_counts
-from verification.exact.brute_force import PlaneLaw, precise_negative_binomial, table
+from verification.exact.brute_force import precise_negative_binomial, table
 
 PAD = 1e-9
 """What `Pair.hockey_stick` adds on purpose."""

@@ -13,14 +13,14 @@ from scipy import stats
 
 from accounting import InvalidInputError, Plan, PlanRequest
 from tests.plans import plan_for
-from tests.slow_twins import compose, repeated_response_delta
+from tests.slow_twins import PlaneLaw, compose, repeated_response_delta
 from verification.certified import noise_laws, renyi
 from verification.certified.certificate import certify
 from verification.certified.certified_checks import CHECKS, certified_bound, slack
 from verification.certified.composed_loss import lower_profile
 from verification.certified.neighbors import Moves, neighbors
 from verification.exact import rational_twins as exact
-from verification.exact.brute_force import PlaneLaw, precise_negative_binomial, precise_poisson, table
+from verification.exact.brute_force import precise_negative_binomial, precise_poisson, table
 from verification.verdicts import QUICK, Finding, Subject
 
 

@@ -178,7 +178,7 @@ def test_half_a_matrix_is_not_complete() -> None:
 
 def test_unknown_names() -> None:
     for names in ({"only": ("nobody",)}, {"plans": ("none",)}, {"checks": ("nothing",)}):
-        with pytest.raises(InvalidInputError, match="choose from"):
+        with pytest.raises(InvalidInputError, match="choose one of"):
             run_matrix(check_modules=(HERE,), **names)  # type: ignore[arg-type]
 
 

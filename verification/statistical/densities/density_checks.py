@@ -121,27 +121,31 @@ def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
     dataset = Dataset.of(plan, rng)
     y = searched_queries(plan, dataset, rng)
     paths = [same_maps(plan, dataset, randomness, path=path, scale=effort.scale) for path in PATHS]
-    contrasts = [(path, one) for path, found in zip(PATHS, paths, strict=True) for one in found.contrasts(y)]
-    sums = [(path, found.all_sums()) for path, found in zip(PATHS, paths, strict=True)]
+    contrasts = [
+        (path, contrast)
+        for path, collections in zip(PATHS, paths, strict=True)
+        for contrast in collections.contrasts(y)
+    ]
+    sums = [(path, collections.all_sums()) for path, collections in zip(PATHS, paths, strict=True)]
     alpha = CHECK_ALPHA / (3 * len(contrasts) + 2 * len(sums))
-    tests = [test for path, one in [*contrasts, *sums] for test in _variance_tests(path, one, alpha)]
+    tests = [test for path, contrast in [*contrasts, *sums] for test in _variance_tests(path, contrast, alpha)]
     if not plan.request.joint:
-        tests += [_theorem(plan, one, alpha) for _, one in contrasts]
+        tests += [_theorem(plan, contrast, alpha) for _, contrast in contrasts]
         tests.append(_prediction(paths[0], y))
     decrease = min(test.smallest_defect for test in tests if test.smallest_defect > 0.0)
-    increase = min(_increase(one, alpha) for _, one in [*contrasts, *sums])
+    increase = min(_increase(contrast, alpha) for _, contrast in [*contrasts, *sums])
     errors = MeasuredErrors(
         bound=plan.sup_rmse_bound,
         planned=plan.error.total,
         queries=tuple(
-            QueryError(predicted=_root(_predicted(one)), measured=_root(_errors(one)))
-            for path, one in contrasts
+            QueryError(predicted=_root(_predicted(contrast)), measured=_root(_errors(contrast)))
+            for path, contrast in contrasts
             if path == PATHS[0]
         ),
     )
     upper = ""
     if is_wide(plan):
-        highest = max(_upper(plan, one, alpha) for _, one in contrasts)
+        highest = max(_upper(plan, contrast, alpha) for _, contrast in contrasts)
         upper = f", at most {highest:.4g} if the noise follows its law"
     return _finding(
         f"the error of {_size(plan)} is at most the bound and has the predicted variance, at every query searched",
@@ -159,42 +163,42 @@ def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
     )
 
 
-def _variance_tests(path: str, one: Contrast, alpha: float) -> list[MeanTest]:
+def _variance_tests(path: str, contrast: Contrast, alpha: float) -> list[MeanTest]:
     """E of the squared standardized error is 1, and of the difference of two collections with the same maps 2.
 
     The squares' own variance is known exactly from the fourth cumulant: no approximation in either test. The smallest
     defect is a relative decrease of the variance by errors that shrink, whose squares do not vary more than claimed.
     """
-    excess = one.fourths / one.variances**2
-    squares = (one.values - one.means) ** 2 / one.variances
-    tests = [mean_test(f"variance, {one.what}, {path}", squares, 1.0, 2.0 + excess, alpha)]
-    pairs = len(one.values) // 2
+    excess = contrast.fourths / contrast.variances**2
+    squares = (contrast.values - contrast.means) ** 2 / contrast.variances
+    tests = [mean_test(f"variance, {contrast.what}, {path}", squares, 1.0, 2.0 + excess, alpha)]
+    pairs = len(contrast.values) // 2
     if pairs:
-        differences = (one.values[:pairs] - one.values[pairs : 2 * pairs]) ** 2 / (2.0 * one.variances)
-        tests.append(mean_test(f"fresh noise, {one.what}, {path}", differences, 1.0, 2.0 + 0.5 * excess, alpha))
+        differences = (contrast.values[:pairs] - contrast.values[pairs : 2 * pairs]) ** 2 / (2.0 * contrast.variances)
+        tests.append(mean_test(f"fresh noise, {contrast.what}, {path}", differences, 1.0, 2.0 + 0.5 * excess, alpha))
     return tests
 
 
-def _increase(one: Contrast, alpha: float) -> float:
+def _increase(contrast: Contrast, alpha: float) -> float:
     """Relative increase of the variance, by errors that are stretched, which the first of these tests finds."""
-    variance = 2.0 + float(np.mean(one.fourths / one.variances**2))
-    return smallest_stretch(one.values.size, variance, alpha)
+    variance = 2.0 + float(np.mean(contrast.fourths / contrast.variances**2))
+    return smallest_stretch(contrast.values.size, variance, alpha)
 
 
-def _errors(one: Contrast) -> Floats:
-    return (one.values - one.expected) ** 2
+def _errors(contrast: Contrast) -> Floats:
+    return (contrast.values - contrast.expected) ** 2
 
 
-def _predicted(one: Contrast) -> Floats:
+def _predicted(contrast: Contrast) -> Floats:
     """Mean square error given the maps of each block."""
-    return one.variances + (one.means - one.expected) ** 2
+    return contrast.variances + (contrast.means - contrast.expected) ** 2
 
 
 def _root(squares: Floats) -> float:
     return math.sqrt(float(np.mean(squares)))
 
 
-def _theorem(plan: Plan, one: Contrast, alpha: float) -> MeanTest:
+def _theorem(plan: Plan, contrast: Contrast, alpha: float) -> MeanTest:
     """A lower confidence bound on the mean square error over maps, as a share of what Theorem 3.2 allows.
 
     Squared errors are cut at 25 variances plus the squared bound, which only lowers them; blocks of one collection have
@@ -202,20 +206,20 @@ def _theorem(plan: Plan, one: Contrast, alpha: float) -> MeanTest:
     """
     bound = plan.sup_rmse_bound
     assert bound is not None
-    most = 25.0 * one.total_variance + bound**2
-    samples = np.minimum(_errors(one)[0] if is_wide(plan) else _errors(one).reshape(-1), most)
+    most = 25.0 * contrast.total_variance + bound**2
+    samples = np.minimum(_errors(contrast)[0] if is_wide(plan) else _errors(contrast).reshape(-1), most)
     slack = empirical_bernstein(samples, width=most, failure_probability=alpha)
     lowest = math.sqrt(max(0.0, float(np.mean(samples)) - slack))
-    return MeanTest(what=f"Theorem 3.2, {one.what}", ratio=lowest / bound, deviation=lowest, smallest_defect=0.0)
+    return MeanTest(what=f"Theorem 3.2, {contrast.what}", ratio=lowest / bound, deviation=lowest, smallest_defect=0.0)
 
 
-def _upper(plan: Plan, one: Contrast, alpha: float) -> float:
+def _upper(plan: Plan, contrast: Contrast, alpha: float) -> float:
     """Upper confidence bound on the root-mean-square error over maps, given the law of rounding and noise; wide only.
 
     The range is known beforehand: |f·g| ≤ R²S, and given any maps a density of n users varies by at most
     R²S·`widest_variance`/(n²I), since Σ_j g_j(y)² ≤ R²S in each of I repetitions.
     """
-    squares, facts = _predicted(one), plan.request.facts()
+    squares, facts = _predicted(contrast), plan.request.facts()
     most = facts.bound**2 * facts.sparsity
     private = most * widest_variance(plan) / (plan.request.users**2 * facts.n_repetitions)
     slack = empirical_bernstein(squares, width=(2.0 * most) ** 2 + private, failure_probability=alpha)

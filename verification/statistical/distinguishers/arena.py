@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting import Plan
-from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.guarantee import Guarantee, View, promised
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
@@ -20,6 +20,7 @@ from verification.verdicts import Subject
 SAMPLES = 40_000
 """Views of each neighbor at scale 1, if they are as small as those of 200 users and 16 instances; times the scale."""
 USUAL_VIEW = 200 * 16
+SCORES = ("likelihood ratio", "projection")
 SEEN = {View.COMMUNICATION: "messages", View.MODEL: "sums"}
 SLOW_SHARE = 5
 """Where users send thousands of messages, there are this many times fewer views."""
@@ -86,12 +87,12 @@ class Arena:
         return [
             Attack(
                 what=f"{name} of {SEEN[view]}{what}",
-                first=one,
-                second=other,
+                first=of_first,
+                second=of_second,
                 promise=self.claim(view),
             )
             for view in seen
-            for name, one, other in zip(("likelihood ratio", "projection"), first[view], second[view], strict=True)
+            for name, of_first, of_second in zip(SCORES, first[view], second[view], strict=True)
         ]
 
     def _scored(self, laws: dict[View, LikelihoodRatio], first: bool, count: int) -> dict[View, list[Floats]]:
@@ -108,9 +109,3 @@ class Arena:
                 else:
                     parts[view].append((law.scores(tally), (tally.ones - tally.zeros) @ shift))
         return {view: [np.concatenate(kind) for kind in zip(*scored, strict=True)] for view, scored in parts.items()}
-
-
-def promised(guarantees: tuple[Guarantee, ...], view: View) -> Guarantee:
-    """The promise for replacing a record, or else its features, in one view."""
-    seen = {guarantee.adjacency: guarantee for guarantee in guarantees if guarantee.view is view}
-    return seen.get(Adjacency.RECORD, seen.get(Adjacency.FEATURES, next(iter(seen.values()))))

@@ -51,6 +51,6 @@ def trained_attacks(what: str, claim: Guarantee, first: Floats, second: Floats, 
     cut = int(TRAINING_SHARE * len(first))
     attacks = []
     for name, scorer in SCORERS.items():
-        one, other = scorer(first[:cut], second[:cut], first[cut:], second[cut:])
-        attacks.append(Attack(what=f"{name} of {what}", first=one, second=other, promise=claim, normal=normal))
+        of_first, of_second = scorer(first[:cut], second[:cut], first[cut:], second[cut:])
+        attacks.append(Attack(what=f"{name} of {what}", first=of_first, second=of_second, promise=claim, normal=normal))
     return attacks

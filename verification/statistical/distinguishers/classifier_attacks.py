@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import composed_contracts as contracts
-from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.guarantee import Adjacency, Guarantee, View, promised
 from privkde.protocol import label_round as labels
-from verification.statistical.distinguishers.arena import SAMPLES, SLOW_SHARE, Arena, promised
+from verification.statistical.distinguishers.arena import SAMPLES, SLOW_SHARE, Arena
 from verification.statistical.distinguishers.attacks import Attack
 from verification.statistical.distinguishers.black_box import trained_attacks
 from verification.statistical.distinguishers.published_classes import ClassArena, ClassLikelihoodRatio

@@ -16,7 +16,7 @@ from scipy import stats
 from accounting import Plan
 from accounting.numerics.pmf import Pmf
 from privkde.bitsum import Tally
-from verification.exact.brute_force import PlaneLaw
+from verification.exact.brute_force import plane_table
 from verification.statistical.distinguishers.collected_views import Neighbors
 from verification.statistical.execution.count_laws import plus, times, window
 from verification.twins import mechanism_twin
@@ -49,13 +49,10 @@ Ratio = Callable[[NDArray[np.int64], NDArray[np.int64]], Floats]
 """Ones and zeros of one instance in all views ↦ log-likelihood ratios."""
 
 
-def _mixed(zero: Floats, one: Floats, probability: float) -> Floats:
-    return (1.0 - probability) * zero + probability * one
-
-
 def _log_ratio(twin: MechanismTwin, zero: Floats, one: Floats, first: float, second: float) -> Floats:
     """Ln of the mixtures' ratio, for a target with either feature; 0 where neither has mass."""
-    logs = [np.log(_mixed(zero, one, twin.report_probability(scaled)) + 1e-300) for scaled in (first, second)]
+    chances = [twin.report_probability(scaled) for scaled in (first, second)]
+    logs = [np.log((1.0 - chance) * zero + chance * one + 1e-300) for chance in chances]
     return np.asarray(np.clip(logs[0] - logs[1], -FAR, FAR))
 
 
@@ -84,7 +81,7 @@ def plane_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio 
         return None
     single, pairs = (np.concatenate([np.zeros(law.start), law.values]) for law in (ones, flood))
     others = reports(plan, twin, other)
-    alone = PlaneLaw.of(single, pairs, size).zero
+    alone = plane_table(single, pairs, size)
     zero = np.zeros((size + len(others.values), size))
     for extra, mass in enumerate(others.values):
         zero[extra : extra + size] += mass * alone

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from accounting import InfeasibleError, InvalidInputError, Plan
 from accounting.mechanisms import BitsumProtocol
-from accounting.numerics.pmf import Pmf
 from privkde.draws.randomness import ByteStream, new_public_seed, private_randomness, public_stream
 from privkde.engines import PATHS
 from privkde.engines.local import collect
@@ -30,7 +29,7 @@ from verification.statistical.execution.stages import (
     stage,
     transparent,
 )
-from verification.statistical.goodness_of_fit import GoodnessOfFit, Sample, coin, fits_of, fitted_finding
+from verification.statistical.goodness_of_fit import Sample, coin, fits_of, fitted_finding
 from verification.twins import mechanism_twin, needs_mechanism_twin
 from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
@@ -125,7 +124,7 @@ def check_private(subject: Subject, effort: Effort, seed: int) -> Finding:
     found = fitted_finding(
         "Private draws are not a function of the public seed, differ from run to run and are shared by nobody.",
         fits,
-        smallest_defect=max(_more_agreement(fits[sample.name], sample.law) for sample in samples),
+        smallest_defect=max(fits[sample.name].detectable_increase(float(sample.law.values[1])) for sample in samples),
         note="Smallest defect: additional share of equal outputs. The parties take their keys from the operating"
         " system, so the statistic changes from run to run.",
     )
@@ -152,14 +151,10 @@ def _agreements(plan: Plan, effort: Effort, seed: int) -> Iterator[Sample]:
         "two users of one client": (first[::2], first[1::2]),
     }
     twin = mechanism_twin(law)
-    chance = coin(_collision(halves(*(twin.tally_tables(bit, 1)["ones"] for bit in (0, 1)))))
+    one_output = halves(*(twin.tally_tables(bit, 1)["ones"] for bit in (0, 1)))
+    equal = coin(float(np.sum(one_output.values**2)))
     for name, (left, right) in pairs.items():
-        yield Sample(f"equal outputs of {name}", (left == right).astype(np.int64), chance)
-
-
-def _collision(law: Pmf) -> float:
-    """Chance that two independent draws are equal."""
-    return float(np.sum(law.values**2))
+        yield Sample(f"equal outputs of {name}", (left == right).astype(np.int64), equal)
 
 
 def _shared_bytes(seed: int) -> Iterator[Sample]:
@@ -189,9 +184,3 @@ def _repeated(plan: Plan, seed: int) -> str:
     if not np.array_equal(features, same):
         return "the public seed does not fix the public features"
     return "the public features do not depend on the public seed" if np.array_equal(features, other) else ""
-
-
-def _more_agreement(fit: GoodnessOfFit, law: Pmf) -> float:
-    """How much more often than by chance outputs must agree to be detected."""
-    chance = float(law.values[1])
-    return fit.detectable_increase(chance) - chance

@@ -39,16 +39,6 @@ class Noise(NamedTuple):
     both: Pmf
 
 
-def negative_binomial_table(shape: float, *, stop_probability: float, tail: float = TAIL) -> Pmf:
-    """NB(r, p) with 1 − p = `stop_probability`, which is what SciPy calls p."""
-    return window(stats.nbinom(shape, stop_probability), tail)
-
-
-def poisson_table(mean: float, *, tail: float = TAIL) -> Pmf:
-    """Poisson(mean)."""
-    return window(stats.poisson(mean), tail)
-
-
 def binomial_table(trials: int, probability: float) -> Pmf:
     """Bin(trials, probability), whole."""
     values = np.asarray(stats.binom.pmf(np.arange(trials + 1), trials, probability), dtype=np.float64)

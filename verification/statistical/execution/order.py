@@ -10,16 +10,16 @@ import itertools
 import math
 import struct
 from collections.abc import Iterator
-from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from accounting import Plan
 from accounting.numerics.pmf import Pmf
 from privkde.protocol.messages import Messages
 from privkde.protocol.parties import Shuffler
-from verification.statistical.execution.count_laws import binomial_table, poisson_table
+from verification.statistical.execution.count_laws import TAIL, binomial_table, window
 from verification.statistical.execution.stages import one_message_each, private_stream, stage, transparent
 from verification.statistical.goodness_of_fit import Sample, fits_of, fitted_finding
 from verification.verdicts import Effort, Finding, Layer, Subject, check
@@ -29,8 +29,6 @@ MARKED = 8
 RELEASES = 5_000
 LARGE_MARKED = 1 << 15
 """Messages of each of them in a large release; a power of two."""
-REACH, BEYOND = 22.0, 1e-50
-"""Standard deviations of the hypergeometric law that are tabulated, and a bound on what lies beyond."""
 _HEADER = struct.Struct("<2sBB8sIQ")
 
 
@@ -77,7 +75,7 @@ def _large_samples(orders: NDArray[np.int64]) -> Iterator[Sample]:
     releases, count = orders.shape
     yield _mixture(orders)
     stay = np.sum(orders == np.arange(count), axis=1)
-    yield Sample(f"of {count:,} messages, those that stay in place", stay, poisson_table(1.0))
+    yield Sample(f"of {count:,} messages, those that stay in place", stay, window(stats.poisson(1.0), TAIL))
     fair, apart = binomial_table(count // 2, 0.5), 1
     while apart <= count // 2:
         pairs = orders.reshape(releases, -1, 2, apart)
@@ -131,17 +129,10 @@ def read_packet(packet: bytes, content_bits: int) -> tuple[NDArray[np.int64], ND
 def _hypergeometric(half: int) -> Pmf:
     """Of 2·half things, half of them marked: how many marked ones are in the first half.
 
-    C(half, k)²/C(2·half, half), exactly in the middle and by P(k+1)/P(k) = ((half−k)/(k+1))² from there on. Beyond
-    t of the middle lies at most 2exp(−2t²/half) (Hoeffding).
+    The probability of k is C(half, k)²/C(2·half, half).
     """
-    middle = half // 2
-    reach = int(REACH * math.sqrt(half / 8.0)) + 1
-    start, stop = max(0, middle - reach), min(half, middle + reach) + 1
-    k = np.arange(start, stop - 1, dtype=np.float64)
-    steps = 2.0 * (np.log(half - k) - np.log(k + 1.0))
-    above, below = np.cumsum(steps[middle - start :]), np.cumsum(steps[: middle - start][::-1])[::-1]
-    values = comb(half, middle) ** 2 / comb(2 * half, half) * np.exp(np.concatenate([-below, [0.0], above]))
-    return Pmf(start=start, values=values, missing=BEYOND if stop - start <= half else 0.0)
+    values = np.asarray(stats.hypergeom.pmf(np.arange(half + 1), 2 * half, half, half), dtype=np.float64)
+    return Pmf(start=0, values=values, missing=0.0)
 
 
 def _matches(count: int) -> Pmf:

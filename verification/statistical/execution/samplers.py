@@ -19,7 +19,7 @@ from privkde.protocol.label_round import randomize_labels
 from verification.statistical.execution.count_laws import Tables
 from verification.statistical.execution.stages import private_stream
 from verification.statistical.goodness_of_fit import Sample, coin, fits_of, fitted_finding
-from verification.statistical.kernel_means import MeanCheck, check_kernel_means, check_mean, feature_products
+from verification.statistical.kernel_means import MeanCheck, check_kernel_means
 from verification.twins import kernel_twin, mechanism_twin, needs_kernel_twin, needs_mechanism_twin
 from verification.verdicts import CHECK_ALPHA, Effort, Finding, Layer, Subject, check, finding
 
@@ -36,7 +36,6 @@ TRIED_LABELS = 3
 KERNEL_SAMPLES, KERNEL_FAMILIES = 40_000, 8
 PAIRS = 8
 LARGEST_DIM = 16
-SINGLE_PRECISION = 1e-5
 
 
 @check(
@@ -58,7 +57,7 @@ def check_samplers(subject: Subject, effort: Effort, seed: int) -> Finding:
     flip = mechanism_twin(law).flip
     if flip > 0.0:
         fit = fits["rounding, f/R = -1"]
-        smallest = (fit.detectable_increase(1.0 - flip) - (1.0 - flip)) / flip
+        smallest = fit.detectable_increase(1.0 - flip) / flip
         unit = "Smallest defect: relative decrease of the flip probability."
         if math.isinf(smallest):
             unit = f"Not seen: flips; with probability {flip:.2g} they are too rare for {fit.n_samples:,} draws."
@@ -146,7 +145,7 @@ def check_kernels(subject: Subject, effort: Effort, seed: int) -> Finding:
     )
 
 
-def _kernel_means(subject: Subject, effort: Effort, seed: int) -> list[MeanCheck]:
+def _kernel_means(subject: Subject, effort: Effort, seed: int) -> tuple[MeanCheck, ...]:
     """Pairs near, far, opposite and equal; every family is drawn from a seed of its own."""
     request, stream = subject.plan.request, private_stream(seed, "kernel")
     identity, dim = kernel_twin(subject.plan).identity, min(request.dim, LARGEST_DIM)
@@ -158,14 +157,5 @@ def _kernel_means(subject: Subject, effort: Effort, seed: int) -> list[MeanCheck
     drawn = normals((PAIRS, dim), stream.child("x"))
     x = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) * (bound or 1.0)
     y = np.concatenate([x[:1], -x[1:2], x[2:] + 0.3 * np.roll(x, 1, axis=0)[2:]]) / 1.5
-    if not identity:
-        return list(check_kernel_means(families, x, y, false_alarm_rate=CHECK_ALPHA))
-    # Vectors of norm R are not clipped whatever the rotation, so that f·g is the kernel in every draw.
-    products = np.concatenate([feature_products(family, x, y) for family in families], axis=1)
-    claimed = np.einsum("ij,ij->i", x, y)
-    return [
-        check_mean(
-            row, claimed=float(k), low=-1.0, high=1.0, false_alarm_rate=CHECK_ALPHA / PAIRS, rounding=SINGLE_PRECISION
-        )
-        for row, k in zip(products, claimed, strict=True)
-    ]
+    # Identity features: vectors of norm R are not clipped whatever the rotation, so f·g is the kernel in every draw.
+    return check_kernel_means(families, x, y, false_alarm_rate=CHECK_ALPHA, largest=1.0 if identity else None)

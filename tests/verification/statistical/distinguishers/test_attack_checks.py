@@ -27,8 +27,9 @@ from privkde.protocol import label_round as labels
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Randomizer
 from tests.plans import plan_for
+from tests.slow_twins import PlaneLaw
 from verification.evidence import AttackBounds
-from verification.exact.brute_force import PlaneLaw, precise_negative_binomial, table
+from verification.exact.brute_force import precise_negative_binomial, table
 from verification.exact.rational_twins import response_pair
 from verification.statistical.densities.robust_means import mean_test
 from verification.statistical.distinguishers import attack_checks as distinguishers
