@@ -16,7 +16,8 @@ from privkde.protocol import rounds
 
 
 @cache
-def _made(request: PlanRequest) -> Plan:
+def shared_plan(request: PlanRequest) -> Plan:
+    """The plan for a request object, without advice on labels, made once."""
     return plan(request)
 
 
@@ -26,8 +27,8 @@ def _advised(request: PlanRequest) -> Plan:
 
 
 def plan_for(**request: Any) -> Plan:
-    """`plan_budget`, once for each request."""
-    return _made(PlanRequest(**request))
+    """`plan_budget` without its advice on labels, once for each request."""
+    return shared_plan(PlanRequest(**request))
 
 
 @contextmanager
@@ -35,7 +36,7 @@ def made_once() -> Iterator[None]:
     """Collections and commands that ask for the same plan share one."""
 
     def remembered(request: PlanRequest, *, progress: Any = None) -> Plan:
-        return _made(request)
+        return shared_plan(request)
 
     def advised(request: PlanRequest, *, progress: Any = None) -> Plan:
         return _advised(request)

@@ -7,13 +7,14 @@ import io
 import json
 import math
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from accounting import InvalidInputError
+from accounting import InvalidInputError, Plan, PlanRequest, planning
 from accounting.mechanisms import RandomizedResponse
 from privkde.bitsum import Tally, executed
 from privkde.draws.randomness import private_randomness
@@ -21,8 +22,10 @@ from privkde.protocol import parties
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.parties import Shuffler
+from tests.plans import shared_plan
 from verification import miniature
 from verification.sabotage import Matrix, Outcome, Row, Saboteur, run_matrix, saboteurs
+from verification.sabotage import saboteur as at_work
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import forget
 from verification.verdicts import QUICK, Check, Effort, Finding, Layer, Subject, finding
@@ -83,6 +86,34 @@ CHECKS = (
     Check(name="fragile", layer=Layer.EXACT, about="", run=_broken, applies=_is("rr")),
 )
 CHEAP = ("rr without correction", "labels: uniform over all", "shuffler keeps the order", "plan altered by hand")
+
+
+def _library(*packages: str) -> dict[tuple[str, str], Any]:
+    """Every attribute of every module and class of these packages, by identity."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in packages:
+            continue
+        for key, value in vars(module).items():
+            found[name, key] = value
+            if inspect.isclass(value) and value.__module__ == name:
+                found.update({(f"{name}.{key}", inner): one for inner, one in vars(value).items()})
+    return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def plans_shared_while_accounting_is_honest() -> Iterator[None]:
+    """Plans are made by `accounting` alone: as long as nothing in it is replaced, each request is planned once."""
+    honest = _library("accounting")
+
+    def made(request: PlanRequest) -> Plan:
+        now = _library("accounting")
+        untouched = all(now[key] is value for key, value in honest.items())
+        return shared_plan(request) if untouched else planning.plan(request)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(at_work, "make_plan", made)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -182,25 +213,12 @@ def test_unknown_names() -> None:
             run_matrix(check_modules=(HERE,), **names)  # type: ignore[arg-type]
 
 
-def _library() -> dict[tuple[str, str], Any]:
-    """Every attribute of every module and class of the library, by identity."""
-    found = {}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] not in ("accounting", "privkde"):
-            continue
-        for key, value in vars(module).items():
-            found[name, key] = value
-            if inspect.isclass(value) and value.__module__ == name:
-                found.update({(f"{name}.{key}", inner): one for inner, one in vars(value).items()})
-    return found
-
-
 @pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
 def test_exactly_one_thing_is_wrong_and_nothing_afterwards(saboteur: Saboteur) -> None:
-    before = _library()
+    before = _library("accounting", "privkde")
     with saboteur.plant():
-        during = _library()
-    after = _library()
+        during = _library("accounting", "privkde")
+    after = _library("accounting", "privkde")
     changed = [key for key in before if during[key] is not before[key]]
     assert len(changed) == (0 if saboteur.tamper else 1)
     assert all(after[key] is before[key] for key in before)
