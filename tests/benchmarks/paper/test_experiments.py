@@ -212,14 +212,22 @@ def test_a_cell_does_not_depend_on_which_others_are_measured(
     assert set(known) == {cell.key for cell in cells}
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"label_epsilons": (None, 50.0, 40.0)},  # the same noise: nothing is calibrated
+        pytest.param({"epsilons": (4.0, 20.0)}, marks=pytest.mark.slow),
+    ],
+    ids=["labels", "features"],
+)
 def test_a_second_run_measures_nothing_again_and_a_wider_one_only_what_is_new(
-    finished: tuple[Study, Results], monkeypatch: pytest.MonkeyPatch
+    finished: tuple[Study, Results], more: dict[str, Any]
 ) -> None:
     study, results = finished
     before = {path: path.stat().st_mtime_ns for path in study.folder.iterdir()}
     assert run(study, SILENT, workers=1) == results
     assert {path: path.stat().st_mtime_ns for path in study.folder.iterdir()} == before
-    wider = replace(study, settings=replace(SETTINGS, epsilons=(4.0, 20.0)))
+    wider = replace(study, settings=replace(SETTINGS, **more))
     found = run(wider, SILENT, workers=1)
     for kernel, cells in results.data[0].kernels.items():
         assert cells.items() <= found.data[0].kernels[kernel].items()
@@ -283,14 +291,21 @@ def test_tables_have_the_papers_layout(finished: tuple[Study, Results]) -> None:
     assert (label_name(None), label_name(3.0)) == ("∞", "3")
 
 
-def test_the_command_writes_report_tables_and_figures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_report_tables_and_figures(
+    finished: tuple[Study, Results], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Noise that the study of the same data has calibrated is there already; it is measured here."""
+    cells = tmp_path / "out" / "cells"
+    cells.mkdir(parents=True)
+    for path in finished[0].folder.glob("noise-*"):
+        (cells / path.name).write_bytes(path.read_bytes())
     x, _ = clusters(5, 12)
     np.savez(tmp_path / "words.npz", X=x, words=np.array([f"word{i}" for i in range(12)]))
     (x, y), (x_test, y_test) = clusters(2, 600, dim=3), clusters(3, 30, dim=3)
     archive(tmp_path / "others.npz", X_train=x, y_train=y, X_test=x_test, y_test=y_test)
     command = (
         f"--data {archive(tmp_path / 'colors.npz')} {tmp_path / 'others.npz'}"
-        f" --vocabulary {tmp_path / 'words.npz'} --seeds 1 --epsilons 8 --preset tight --label-epsilons inf"
+        f" --vocabulary {tmp_path / 'words.npz'} --seeds 1 --epsilons 4 --preset tight --label-epsilons inf"
         f" --delta 1e-4 --queries 20 -o {tmp_path / 'out'}"
     )
     main(command.split())
@@ -310,7 +325,7 @@ def test_the_command_writes_report_tables_and_figures(tmp_path: Path, capsys: py
     assert len(lines) == sum(len(cells) for one in results.data for cells in one.kernels.values())
     asked = {"data": "colors", "kernel": "inner-product", "preset": "tight", "method": "rr"}
     (line,) = [line for line in lines if asked.items() <= line.items()]
-    cell = Cell(method="rr", preset="tight", epsilon=8.0, label_epsilon=None)
+    cell = Cell(method="rr", preset="tight", epsilon=4.0, label_epsilon=None)
     spread = results.data[0].accuracy("inner-product", cell)
     assert spread is not None
     assert float(line["accuracy"]) == pytest.approx(spread.mean, abs=1e-5)
