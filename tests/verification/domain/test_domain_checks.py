@@ -44,7 +44,9 @@ def run(name: str, kind: str | Subject, seed: int = 1) -> Finding:
     return CHECKS[name].run(found, QUICK, CHECKS[name].seed(seed))
 
 
-@pytest.mark.parametrize("seeds", [(0, 1), pytest.param(range(2, 12), marks=pytest.mark.slow)], ids=["two", "ten more"])
+@pytest.mark.parametrize(
+    "seeds", [(0,), pytest.param(range(1, 12), marks=pytest.mark.slow)], ids=["one", "eleven more"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_honest_system_is_not_refuted_for_a_dozen_seeds(kind: str, seeds: Iterable[int]) -> None:
     applied = [name for name, check in CHECKS.items() if check.applies(subject(kind))]

@@ -115,7 +115,7 @@ def test_certified_laws_are_the_exact_ones(bitsum: str) -> None:
         assert float(symmetric_hockey_stick(kinds[:1], Fraction(1))) == pytest.approx(largest, abs=1e-9)
 
 
-@pytest.mark.parametrize("bitsum", ["rr", "poisson"])
+@pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
 def test_a_mechanism_without_a_twin_is_audited_by_the_other_checks(
     bitsum: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,7 +63,9 @@ def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
     assert math.isfinite(found.smallest_detectable_defect)
 
 
-@pytest.mark.parametrize("seeds", [(2, 3), pytest.param(range(4, 14), marks=pytest.mark.slow)], ids=["two", "ten more"])
+@pytest.mark.parametrize(
+    "seeds", [(2,), pytest.param(range(3, 14), marks=pytest.mark.slow)], ids=["one", "eleven more"]
+)
 @pytest.mark.parametrize("kind", [*BITSUMS, "labels"])
 def test_an_honest_system_is_not_refuted_for_a_dozen_seeds(kind: str, seeds: Iterable[int]) -> None:
     """With fewer samples than an audit draws, at the same level."""
