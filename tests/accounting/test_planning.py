@@ -182,8 +182,9 @@ def test_auto_bitsum_says_why_and_wins_for_few_users() -> None:
 
 
 def test_min_users_sets_the_noise_and_all_users_set_the_error() -> None:
-    full, cautious = plan_for(**SMALL), plan_for(**SMALL, min_users=1_000)
-    survived = plan_for(**{**SMALL, "users": 1_000})
+    asked: dict[str, Any] = {**SMALL, "accountant": "basic"}
+    full, cautious = plan_for(**asked), plan_for(**asked, min_users=1_000)
+    survived = plan_for(**{**asked, "users": 1_000})
     assert cautious.parameters == survived.parameters
     assert cautious.parameters["flip_probability"] > full.parameters["flip_probability"]
     assert cautious.bitsum_rmse == pytest.approx(survived.bitsum_rmse * math.sqrt(2.0))

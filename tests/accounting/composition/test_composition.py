@@ -176,7 +176,7 @@ TINY = [
     (3, Fraction(7, 16), 5),
     (4, Fraction(3, 8), 4),
     (5, Fraction(1, 4), 3),
-    (6, Fraction(1, 4), 3),
+    pytest.param(6, Fraction(1, 4), 3, marks=pytest.mark.slow),
 ]
 
 
@@ -475,11 +475,27 @@ def test_a_doctored_inverse_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert Paper().achieved_epsilon(law, touched(768), 1e-6) is None
 
 
-@given(user_counts(5_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0))
-@settings(max_examples=12)
+published_requests = given(user_counts(5_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0))
+
+
+@published_requests
+@settings(max_examples=5)
 def test_the_published_calibration_of_rr_keeps_its_promise(
     n_users: int, times: int, epsilon: float, delta: float
 ) -> None:
+    the_published_calibration_keeps_its_promise(n_users, times, epsilon, delta)
+
+
+@pytest.mark.slow
+@published_requests
+@settings(max_examples=30)
+def test_the_published_calibration_of_rr_keeps_many_promises(
+    n_users: int, times: int, epsilon: float, delta: float
+) -> None:
+    the_published_calibration_keeps_its_promise(n_users, times, epsilon, delta)
+
+
+def the_published_calibration_keeps_its_promise(n_users: int, times: int, epsilon: float, delta: float) -> None:
     law = published(times, epsilon, delta).design(RandomizedResponse, n_users)
     assert Paper().excess(law, touched(times), epsilon, delta, certified=True) <= 0.0
     achieved = Advanced().achieved_epsilon(law, touched(times), delta)

@@ -425,7 +425,14 @@ class TestCalibration:
             assert other.messages_per_user() > protocol.messages_per_user()
             break
 
-    @pytest.mark.parametrize(("epsilon", "n_users"), [(1.0, 10_000), (1.0, 3), (0.2, 500), (6.0, 10**6)])
+    @pytest.mark.parametrize(
+        ("epsilon", "n_users"),
+        [
+            (1.0, 10_000),
+            (1.0, 3),
+            *(pytest.param(*more, marks=pytest.mark.slow) for more in ((0.2, 500), (6.0, 10**6))),
+        ],
+    )
     def test_a_larger_excess_never_needs_more_messages(self, epsilon: float, n_users: int) -> None:
         """Steps wide enough for the search, which is local and only nearly optimal, to keep the order."""
         messages = [

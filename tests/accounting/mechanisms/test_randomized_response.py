@@ -140,7 +140,7 @@ def test_delta_is_the_exact_supremum_rounded_up(n_users: int, p: Fraction, epsil
     assert exact <= found <= exact * (1 + 1e-6) + 5 * ULPS
 
 
-@pytest.mark.parametrize("n_users", [12, 25, 37])
+@pytest.mark.parametrize("n_users", [12, 25, pytest.param(37, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("p", [Fraction(1, 32), Fraction(13, 64), Fraction(21, 64)])
 def test_delta_is_the_exact_supremum_for_more_users(n_users: int, p: Fraction) -> None:
     for epsilon in (0.0, 0.3, 0.625):
@@ -223,12 +223,7 @@ def uncovered(law: RandomizedResponse, kinds: list[ProfileTable], grid: LossGrid
     ]
 
 
-@given(user_counts(300, 2), flip_probabilities(0.003), st.sampled_from([FEW_CELLS, 40, 1024]))
-@settings(max_examples=25, deadline=None)
-@example(300, 0.05, FEW_CELLS)
-@example(299, 0.31, FEW_CELLS)
-@example(2, 0.1, 1024)
-def test_every_m_is_dominated_by_some_kind_or_its_reversal(n_users: int, p: float, cells: int) -> None:
+def every_m_is_dominated(n_users: int, p: float, cells: int) -> None:
     law = protocol(n_users, p)
     grid = LossGrid.for_pair(law.pair(0), n_compositions=1, negligible=1e-9)
     grid = LossGrid(step=grid.step * 4, n_steps=-(-grid.n_steps // 4))
@@ -239,6 +234,24 @@ def test_every_m_is_dominated_by_some_kind_or_its_reversal(n_users: int, p: floa
             assert law._finest_cell() > 0, "no real cells occurred"
             assert "cells of at most" in law.evidence.method
     assert uncovered(law, kinds, grid) == []
+
+
+@given(user_counts(100, 2), flip_probabilities(0.003), st.sampled_from([FEW_CELLS, 40, 1024]))
+@settings(max_examples=8)
+@example(100, 0.05, FEW_CELLS)
+@example(99, 0.31, FEW_CELLS)
+@example(2, 0.1, 1024)
+def test_every_m_is_dominated_by_some_kind_or_its_reversal(n_users: int, p: float, cells: int) -> None:
+    every_m_is_dominated(n_users, p, cells)
+
+
+@pytest.mark.slow
+@given(user_counts(300, 2), flip_probabilities(0.003), st.sampled_from([FEW_CELLS, 40, 1024]))
+@settings(max_examples=25)
+@example(300, 0.05, FEW_CELLS)
+@example(299, 0.31, FEW_CELLS)
+def test_every_m_is_dominated_among_more_users(n_users: int, p: float, cells: int) -> None:
+    every_m_is_dominated(n_users, p, cells)
 
 
 def test_the_ends_alone_do_not_cover_every_m() -> None:

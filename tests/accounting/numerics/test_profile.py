@@ -484,7 +484,7 @@ def test_the_rounding_of_every_transform_is_charged(tilt: float) -> None:
     assert 0 < smallest < 1e-25
 
 
-@pytest.mark.parametrize("times", [3, 4])
+@pytest.mark.parametrize("times", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_it_dominates_every_sequence_of_kinds_and_directions(times: int) -> None:
     """All n^k sequences of m: since reversing m gives n − 1 − m, these are all directions too."""
     profile = supremum(TABLES, times).forward
