@@ -3,6 +3,7 @@
 import struct
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -274,16 +275,28 @@ def _edits() -> st.SearchStrategy[Edit]:
     )
 
 
-@given(
+edited_packets = given(
     data=st.data(),
     wire=st.one_of(st.just(WIRE), strategies.wire_formats()),
     edits=st.lists(_edits(), max_size=4),
     seal=st.booleans(),
 )
-@settings(max_examples=600)
-def test_edited_packets_are_judged_like_the_twin(
-    data: st.DataObject, wire: WireFormat, edits: list[Edit], seal: bool
-) -> None:
+
+
+@edited_packets
+@settings(max_examples=200)
+def test_edited_packets_are_judged_like_the_twin(**case: Any) -> None:
+    judged_like_the_twin(**case)
+
+
+@pytest.mark.slow
+@edited_packets
+@settings(max_examples=2_000)
+def test_many_edited_packets_are_judged_like_the_twin(**case: Any) -> None:
+    judged_like_the_twin(**case)
+
+
+def judged_like_the_twin(data: st.DataObject, wire: WireFormat, edits: list[Edit], seal: bool) -> None:
     packet = wire.encode(data.draw(strategies.messages(wire, most=12)))
     body = packet[:-4] if seal else packet
     for edit in edits:
