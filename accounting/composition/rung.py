@@ -146,6 +146,13 @@ class Rung(abc.ABC):
         """δ(ε) of all touched instances for any ε, most accurate around one; None if it only solves for ε."""
         return None
 
+    def cut_curves(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> list[tuple[float, Curve]]:
+        """Masses that may be cut off, and points (α, ρ) with ln Σ p̂^α q^{1−α} ≤ ρ for what is left; none by default.
+
+        Source: docs/proofs/releases.md, section 7.
+        """
+        return []
+
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Points (ε, δ') for pictures, with δ' from 1e-2 down to δ/100; `proved` is what it proves at δ.
 

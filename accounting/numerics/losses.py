@@ -228,6 +228,19 @@ class ComposedLoss:
         error = self.rounding * float(np.sum(weights)) + self.truncated
         return min(1.0, scale * (total + error) * (1.0 + RELATIVE_PAD) + self.infinite)
 
+    def expectation(self, values: Callable[[Array], Array]) -> float:
+        """An upper bound on E_P[values(loss)], infinite loss counted as 1.
+
+        Requires: values from 0 to 1, log-concave in the loss. So are the weights; where they fall at both ends of the
+        entries, mass outside the entries weighs no more than the entries at the ends. Where they do not: 1.
+        """
+        losses = (self.start + np.arange(len(self.tilted), dtype=np.float64)) * self.step
+        weights = values(losses) * np.exp(np.minimum(700.0, self.log_scale - self.tilt * losses))
+        if len(weights) < 2 or weights[0] > weights[1] or weights[-1] > weights[-2]:
+            return 1.0
+        error = self.rounding * float(np.sum(weights)) + self.truncated * float(np.max(weights))
+        return min(1.0, (float(np.dot(self.tilted, weights)) + error) * (1.0 + RELATIVE_PAD) + self.infinite)
+
 
 def _positive_masses(table: Array, step: float) -> tuple[Array, float]:
     """P's masses at h, 2h, …, n·h and at +∞ from δ at 0, h, …, n·h (connect the dots)."""

@@ -208,30 +208,32 @@ def standings_table(standings: Sequence[Standing]) -> Table:
     """What is spent and what is left of each budget, in ε at its δ."""
     table = _table("Budgets (ε at the δ of each, for replacing one record)")
     table.add_column("budget", style="bold", overflow="fold")
-    for name in ("ε", "δ", "spent", "left", "charges"):
+    for name in ("ε", "δ", "ε spent", "ε left", "δ spent", "charges"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("view")
     table.add_column("adds by")
     for standing in standings:
         budget = standing.budget
         numbers = (f"{x:.6g}" for x in (budget.epsilon, budget.delta, standing.spent, standing.remaining))
-        table.add_row(budget.name, *numbers, f"{standing.n_charges:,}", str(budget.view), str(budget.composition))
+        counted = (_delta(standing.delta_spent), f"{standing.n_charges:,}")
+        table.add_row(budget.name, *numbers, *counted, str(budget.view), str(budget.composition))
     return table
 
 
 def history_table(budget: str, charges: Sequence[Charge]) -> Table:
     """All charges of a budget, first to last."""
     table = _table(f"Charges of {budget}")
-    for name in ("№", "ε", "δ", "spent after"):
+    for name in ("№", "times", "ε", "δ", "ε spent", "δ spent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("release", "key"):
+    for name in ("release", "about", "key"):
         table.add_column(name, overflow="fold")
     table.add_column("charged", no_wrap=True)
     for charge in charges:
         promise = charge.guarantee
         numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
+        counted = (f"{charge.number:,}", f"{charge.release.times:,}", *numbers, _delta(charge.after.at_budget))
         created = charge.created[:16].replace("T", " ")
-        table.add_row(str(charge.number), *numbers, escape(charge.name), escape(charge.key), created)
+        table.add_row(*counted, escape(charge.name), charge.cohort or "everybody", escape(charge.key), created)
     return table
 
 
@@ -239,11 +241,19 @@ def charge_table(charge: Charge, standing: Standing) -> Table:
     """A charge, and what is left of its budget now."""
     table = _facts("Charged", overflow="fold")
     table.add_row("release", escape(charge.name))
-    table.add_row("promise", str(charge.guarantee))
+    table.add_row(
+        "promise", f"{charge.guarantee}{'' if charge.release.times == 1 else f', {charge.release.times} times'}"
+    )
+    table.add_row("about", charge.cohort or "everybody")
     table.add_row("key", escape(charge.key))
     table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
     table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
     table.add_row("left now", f"ε = {standing.remaining:.6g} after {standing.n_charges:,} charges")
+    table.add_row(
+        "δ spent", f"{_delta(standing.delta_spent)} of {standing.budget.delta:g} at ε = {standing.budget.epsilon:g}"
+    )
+    if standing.odometer is not None:
+        table.add_row("odometer", f"loss so far at most {standing.odometer:.6g}, except with probability δ")
     return table
 
 
@@ -254,6 +264,10 @@ def quote_table(quote: Quote) -> Table:
     table.add_row("left before", f"ε = {quote.remaining:.6g}")
     table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget by ε = {quote.difference:.6g}")
     return table
+
+
+def _delta(value: float | None) -> str:
+    return "not recorded" if value is None else f"{value:.3g}"
 
 
 def _cost(before: float, after: float) -> str:
