@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,8 @@ from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, LabelResponse
+
+READ_OFF_CLASSES = "the set of labels is public: it was read off the data, which no promise here covers"
 
 
 def rounding_contract(facts: KernelFacts) -> Contract:
@@ -139,6 +142,11 @@ def classifier_label(contract: Contract) -> LabelResponse:
     """
     given: dict[str, Any] = {"classes": None, "label_epsilon": None, **contract.parameters}
     return LabelResponse(n_classes=given["classes"], label_epsilon=given["label_epsilon"])
+
+
+def read_off_contract(contract: Contract) -> Contract:
+    """The same promise of classes that were not declared beforehand: one more hypothesis, and nothing checks it."""
+    return dataclasses.replace(contract, assumed=(*contract.assumed, READ_OFF_CLASSES))
 
 
 def _weakest(contracts: Sequence[Contract], view: View) -> Guarantee:

@@ -23,7 +23,7 @@ DEFAULT_BIAS = 0.05
 LEAST_BIAS, LARGEST_BIAS = 1e-4, 0.5
 LEAST_BOUND, LARGEST_BOUND = 1e-3, 1.0
 NORM_SLACK = 1.0001
-"""Norms are held to 1 in single precision; nothing rests on their last digits."""
+"""Clients hold norms to 1 in single precision, up to this. Source: docs/proofs/geometric.md, "Single precision"."""
 LEAST_ROTATED = 32
 """Fewest dimensions in which rotating and clipping is chosen by itself."""
 WEIGHT_STEPS = 2**20

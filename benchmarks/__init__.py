@@ -1,1 +1,1 @@
-"""Measurements, run by `make bench` and `make bench-peers`; not part of the distribution."""
+"""Programs that measure, show or study the library, run in a checkout; not part of the distribution."""

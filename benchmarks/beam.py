@@ -93,7 +93,7 @@ def prepared(folder: Path, name: str, size: Size) -> None:
             target = folder / what / str(number)
             target.mkdir(parents=True)
             clients = Users(announcement=announcement, rows=x, index=part)
-            engine("local").randomize(clients, target, stream=private_randomness().stream)
+            engine("local").randomize(clients, target, stream=private_randomness())
 
 
 def chosen(name: str) -> Engine:
@@ -114,7 +114,7 @@ def worked(folder: Path, what: str, how_many: str, users: int, run: Engine) -> N
     else:
         rows = read_vectors(folder / "users.npz", "X")
         everybody = Users(announcement=announcement, rows=rows, index=np.arange(users))
-        found = run.play(everybody, stream=private_randomness().stream)
+        found = run.play(everybody, stream=private_randomness())
     assert found.n_users == users, (found.n_users, users)
 
 

@@ -181,7 +181,7 @@ def _measured(x: Floats, asked: dict[str, Any], size: Size) -> tuple[list[float]
         )
         collection.enroll(len(x))
         (announcement,) = collection.fix_plan(plan)
-        collection.count(0, collect(announcement, x, everybody, stream=randomness.stream, outside="project"))
+        collection.count(0, collect(announcement, x, everybody, stream=randomness, outside="project"))
         model = collection.publish(private=False)
         exact = exact_densities(announcement.family(), x, [everybody], queries)
         squares.append(float(np.mean((model.densities(queries) - exact) ** 2)))
@@ -227,7 +227,7 @@ def accuracies(data: DataSet, size: Size) -> Row:
 
 def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any], seeds: int) -> Iterator[PrivateKDEClassifier]:
     for seed in range(seeds):
-        asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, **options}
+        asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, "classes": np.unique(data.y), **options}
         yield PrivateKDEClassifier(**asked, allow_useless=True, insecure_seed=seed, outside="project").fit(
             data.x, data.y
         )
@@ -239,7 +239,7 @@ def _accuracy(fitted: PrivateKDEClassifier, data: DataSet) -> float:
 
 def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], classes: NDArray[Any], seed: int) -> float:
     model = fitted.model_
-    stream = private_randomness(seed).stream
+    stream = private_randomness(seed)
     sums = central_sums(model.announcements[0].family(), model.plans, data.x, groups, stream=stream)
     predicted = classes[np.argmax(sums.densities(data.x_test), axis=1)]
     return float(np.mean(predicted == data.y_test))

@@ -60,7 +60,7 @@ def rounding(table: Table, family: LsqFamily, flip: float) -> None:
     """Rounding, flips and counts against NumPy's way, which uses one thread."""
     features = family.scaled_features(unit_vectors(BLOCK))
     probabilities = (0.5 + (0.5 - flip) * features).astype(np.float32)
-    response, stream = RandomizedResponseBitsum(flip=flip), private_randomness().stream
+    response, stream = RandomizedResponseBitsum(flip=flip), private_randomness()
     rng = np.random.default_rng(0)
     blocks = range(40)
 
@@ -84,7 +84,7 @@ def rounding(table: Table, family: LsqFamily, flip: float) -> None:
 def whole_pass(table: Table, announcement: Announcement) -> None:
     """The whole Gaussian pass against the matrix product alone."""
     x, index = unit_vectors(USERS), np.arange(USERS)
-    family, stream = announcement.family(), private_randomness().stream
+    family, stream = announcement.family(), private_randomness()
     weights = np.random.default_rng(1).standard_normal((DIM, REPETITIONS), dtype=np.float32)
     ours, product = best_of(lambda: collect(announcement, x, index, stream=stream), lambda: x @ weights)
     bits = USERS * family.facts.n_instances
@@ -111,7 +111,7 @@ def queries(table: Table, announcement: Announcement) -> None:
 def many_users() -> None:
     """One pass over a million users; prints the largest resident memory of this process in MB."""
     rows = RepeatedRows(unit_vectors(1000), (MANY_USERS, DIM))
-    collect(announced(MANY_USERS), rows, np.arange(MANY_USERS), stream=private_randomness().stream)
+    collect(announced(MANY_USERS), rows, np.arange(MANY_USERS), stream=private_randomness())
     print(peak_memory() >> 20)
 
 

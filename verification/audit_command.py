@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from rich import box
@@ -83,7 +84,8 @@ def _audited(parsed: argparse.Namespace) -> int:
             only=parsed.only,
             progress=_Bar(tracker, "checks"),
         )
-    report = report.with_paths(plan_path=str(parsed.plan), model_path=None if model is None else str(parsed.model))
+    model_path = None if model is None else str(parsed.model)
+    report = replace(report, plan_path=str(parsed.plan), model_path=model_path)
     delivered = _succeeded("shown", lambda: _show(report))
     if parsed.output is not None:  # after the verdict was shown: what fails here cannot hide it
         earlier = "written (one in the folder is of an earlier audit)"

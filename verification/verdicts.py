@@ -1,4 +1,4 @@
-"""What an attempt to refute a promise may say: `Refuted` with a witness, or `NotRefuted` and how hard it tried.
+"""What an attempt to refute a promise may say: refuted, with a witness, or not refuted, and how hard it tried.
 
 There is no third verdict: nothing here proves anything. A check that could not run raises.
 """
@@ -16,7 +16,7 @@ from privkde.protocol.model import DensityModel
 from verification.evidence import Evidence
 
 FALSE_ALARM_RATE = 1e-6
-"""Bound on the probability that any check of one audit of an honest system says `Refuted`."""
+"""Bound on the probability that any check of one audit of an honest system is refuted."""
 CHECK_ALPHA = 1e-8
 """What one finding may spend of it."""
 
@@ -41,38 +41,24 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refuted:
-    """The claim is false, or an event of probability at most alpha happened."""
-
-    witness: Witness
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NotRefuted:
-    """No contradiction was found.
-
-    A defect of size `smallest_detectable_defect` (in the unit that the finding's note names) is found with probability
-    at least `power`, which is None where nothing is known of it, as in a search.
-    """
-
-    power: float | None
-    smallest_detectable_defect: float | None
-
-
-Verdict = Refuted | NotRefuted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One claim and what became of it: refuted exactly if `statistic` is beyond `bound`."""
 
     claim: str
     """One sentence that is true if the system is honest."""
-    verdict: Verdict
     statistic: float
     bound: float
+    witness: Witness | None
+    """What refutes the claim: either it is false, or an event of probability at most `alpha` happened."""
     alpha: float
     """An honest system is refuted with at most this probability; 0 for exact and certified checks."""
+    power: float | None = None
+    """A defect of size `smallest_detectable_defect` is detected with at least this probability.
+
+    None where it is not known, as in a search, and for a claim that is refuted.
+    """
+    smallest_detectable_defect: float | None = None
+    """In the unit that the note names."""
     note: str = ""
     """Unit of the smallest detectable defect, approximations, what was not covered."""
     evidence: Evidence | None = None
@@ -80,23 +66,8 @@ class Finding:
 
     @property
     def refuted(self) -> bool:
-        """Whether the verdict is `Refuted`."""
-        return isinstance(self.verdict, Refuted)
-
-    @property
-    def witness(self) -> Witness | None:
-        """What refutes the claim, if it is refuted."""
-        return self.verdict.witness if isinstance(self.verdict, Refuted) else None
-
-    @property
-    def power(self) -> float | None:
-        """Of a claim that is not refuted, where it is known."""
-        return self.verdict.power if isinstance(self.verdict, NotRefuted) else None
-
-    @property
-    def smallest_detectable_defect(self) -> float | None:
-        """Of a claim that is not refuted, where it is known."""
-        return self.verdict.smallest_detectable_defect if isinstance(self.verdict, NotRefuted) else None
+        """Whether there is a witness against the claim."""
+        return self.witness is not None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -130,12 +101,18 @@ def finding(
     evidence: Evidence | None = None,
 ) -> Finding:
     """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness."""
-    verdict: Verdict = NotRefuted(power=power, smallest_detectable_defect=smallest_detectable_defect)
-    if not statistic <= bound:
-        numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
-        verdict = Refuted(witness=Witness(found=found, numbers=numbers))
+    refuted = not statistic <= bound
+    numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
     return Finding(
-        claim=claim, verdict=verdict, statistic=statistic, bound=bound, alpha=alpha, note=note, evidence=evidence
+        claim=claim,
+        statistic=statistic,
+        bound=bound,
+        witness=Witness(found=found, numbers=numbers) if refuted else None,
+        alpha=alpha,
+        power=None if refuted else power,
+        smallest_detectable_defect=None if refuted else smallest_detectable_defect,
+        note=note,
+        evidence=evidence,
     )
 
 

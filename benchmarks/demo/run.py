@@ -18,10 +18,11 @@ from benchmarks.demo.data import DemoSettings, DigitData, simulate
 from benchmarks.demo.figures import accuracy_table, plot_accuracies, plot_confusion, plot_pictures
 from benchmarks.demo.page import render
 from benchmarks.demo.summary import METHODS, Outcome, summary_text
+from benchmarks.local_baseline import local_sums
 from privkde.display.figures import plot_profile, require_matplotlib
 from privkde.display.tables import terms_table
-from privkde.draws.randomness import PrivateRandomness, private_randomness
-from privkde.learning.baselines import central_sums, exact_densities, local_sums
+from privkde.draws.randomness import ByteStream, private_randomness
+from privkde.learning.baselines import central_sums, exact_densities
 from privkde.learning.decoding import decode_classes
 from privkde.learning.estimators import PrivateKDEClassifier
 from privkde.learning.scoring import Accuracy, measured
@@ -76,7 +77,7 @@ def run_demo(settings: DemoSettings, output: Path, *, console: Console | None = 
     return outcome
 
 
-def _outcome(settings: DemoSettings, randomness: PrivateRandomness, folder: Path, story: Story) -> Outcome:
+def _outcome(settings: DemoSettings, randomness: ByteStream, folder: Path, story: Story) -> Outcome:
     """Every stage up to the figures; after the collection only what the saved model holds is used."""
     with story.chapter("Data"):
         data = simulate(settings)
@@ -118,6 +119,7 @@ def _outcome(settings: DemoSettings, randomness: PrivateRandomness, folder: Path
 def _fitted(settings: DemoSettings, data: DigitData, **options: Any) -> PrivateKDEClassifier:
     """A collection from all users. A useless plan is accepted: of the published calibration, that is the point."""
     classifier = PrivateKDEClassifier(
+        classes=range(settings.n_classes),
         epsilon=settings.epsilon,
         delta=settings.delta,
         label_epsilon=settings.label_epsilon,
@@ -139,18 +141,16 @@ def _tell_collection(model: DensityModel, story: Story) -> None:
     story.tell(f"Every user sent {model.announcements[0].n_instances:,} one-bit messages through the shuffler.")
 
 
-def _compared(
-    data: DigitData, model: DensityModel, paper: DensityModel, randomness: PrivateRandomness
-) -> dict[str, Accuracy]:
+def _compared(data: DigitData, model: DensityModel, paper: DensityModel, randomness: ByteStream) -> dict[str, Accuracy]:
     """The same task by other means; those that protect also randomize the labels, by the same law."""
     rows, queries, family = data.users.vectors(), data.test.vectors(), model.announcements[0].family()
     response = model.label_response()
     assert response is not None  # labels are separate
-    reported = randomize_labels(data.users.labels, response, stream=randomness.stream.child("labels"))
+    reported = randomize_labels(data.users.labels, response, stream=randomness.child("labels"))
     true, noisy = (
         [np.flatnonzero(labels == number) for number in model.labels] for labels in (data.users.labels, reported)
     )
-    stream = randomness.stream.child("baselines")
+    stream = randomness.child("baselines")
     sums = [family.scaled_features(rows[group]).sum(axis=0, dtype=np.float64) for group in true]
     features = FeatureSums(
         family=family, sums=np.stack(sums) * family.facts.bound, n_users=tuple(len(group) for group in true)

@@ -76,7 +76,7 @@ def randomize(setting: Setting, document: Setting) -> Work:
     users = setting["users"] // len(groups)
     x, index = directions(users, setting["dim"]), np.arange(users)
     classes = index % setting["classes"] if setting.get("labels") == "joint" else None
-    stream = private_randomness(SEED).stream
+    stream = private_randomness(SEED)
 
     def work() -> None:
         for group in groups:

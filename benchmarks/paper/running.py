@@ -126,7 +126,7 @@ def run(study: Study, tracker: Tracker, *, workers: int | None = None) -> Result
 
 def _all(tracker: Tracker, text: str, work: Callable[..., None], todo: Sequence[Any], n_workers: int) -> None:
     """Do all of it, in any order; the first failure ends the run, and what is done stays done."""
-    advance = tracker.bar(text, len(todo)) or _unseen
+    advance = tracker.bar(text, len(todo))
     if n_workers == 1 or len(todo) <= 1:
         for arguments in todo:
             work(*arguments)
@@ -141,10 +141,6 @@ def _all(tracker: Tracker, text: str, work: Callable[..., None], todo: Sequence[
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-
-
-def _unseen(_: int) -> None:
-    """Progress that nobody watches."""
 
 
 def _collected(study: Study, data: LabeledData) -> DataResults:

@@ -84,7 +84,7 @@ class Unit:
 
     def stream(self) -> ByteStream:
         """All draws of the unit; labels are the same for every kernel."""
-        return private_randomness(self.seed).stream
+        return private_randomness(self.seed)
 
     def family(self, dim: int) -> LsqFamily:
         """The features, the same for every ε and every way of reporting labels."""

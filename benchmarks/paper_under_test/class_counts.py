@@ -30,7 +30,7 @@ def size_pair(n_users: int, response: LabelResponse) -> Pair:
 
 def empty_runs(label: int, n_users: int, response: LabelResponse, seed: int) -> int:
     """In how many runs of the library's label round nobody reports class 1."""
-    stream = private_randomness(insecure_seed=seed).stream
+    stream = private_randomness(insecure_seed=seed)
     labels = np.zeros(n_users, np.int64)
     labels[0] = label
     return sum(not randomize_labels(labels, response, stream=stream.child(run)).any() for run in range(RUNS))

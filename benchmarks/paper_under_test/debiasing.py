@@ -16,7 +16,7 @@ CLASSES = {"A": (3_000, 0.5), "B": (30_000, 0.2)}
 
 def lines() -> list[str]:
     """Expectation and one run of both analyzers for two classes of different size."""
-    stream = private_randomness(insecure_seed=1).stream
+    stream = private_randomness(insecure_seed=1)
     found = [f"RR as published (Lemma 4.8, Theorem 3.2) at ε={EPSILON:g}, δ={DELTA:g}, I={INSTANCES}"]
     target = Target(rung=Paper(), touched=Touched(groups=INSTANCES, per_group=1), epsilon=EPSILON, delta=DELTA)
     raw, mended = {}, {}

@@ -1,4 +1,4 @@
-"""The command line: planning, texts, collections, audits, budgets and the service."""
+"""The command line: planning, collections, audits, budgets and the service."""
 
 from __future__ import annotations
 

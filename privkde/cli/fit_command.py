@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from accounting import InvalidInputError, Plan
-from privkde.cli.parsing import read_plan, real, whole
+from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import model_table, prediction_table, terms_table
 from privkde.draws.randomness import private_randomness, public_stream
@@ -72,6 +72,13 @@ def add_collection_options(parser: argparse._ActionsContainer) -> None:
     """What is said of a collection besides its data, its plan and its model."""
     _add_arrays(parser, vectors="X_train", labels="y_train")
     parser.add_argument(
+        "--classes",
+        type=class_names,
+        metavar="A,B,...",
+        help="the public set of classes: all names, or a number K for 0 to K-1 (default: read off the labels, which"
+        " publishes a class that only one user has)",
+    )
+    parser.add_argument(
         "--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)"
     )
     parser.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
@@ -119,6 +126,13 @@ def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
         public_stream(parsed.public_seed)
     if request.classes is None and parsed.labels is not None:
         raise InvalidInputError("--labels was given and the plan has no classes; plan with --classes.")
+    if parsed.classes is not None:
+        declared = parsed.classes if isinstance(parsed.classes, int) else len(parsed.classes)
+        if declared != request.classes:
+            planned = "no" if request.classes is None else request.classes
+            raise InvalidInputError(
+                f"--classes declares {declared} classes and the plan is for {planned} classes; plan for that many."
+            )
 
 
 def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> None:
@@ -155,13 +169,27 @@ def _fitted_classifier(
 
     if labels.shape != (vectors.shape[0],):
         raise InvalidInputError(f"labels of shape {labels.shape} for {vectors.shape[0]} users; give one for each.")
-    classes = len(np.unique(labels))
-    if classes != plan.request.classes:
-        raise InvalidInputError(f"the plan is for {plan.request.classes} classes and the labels hold {classes}.")
+    present = len(np.unique(labels))
+    if parsed.classes is None and present != plan.request.classes:
+        raise InvalidInputError(
+            f"the plan is for {plan.request.classes} classes and the labels hold {present}; declare them (--classes)."
+        )
+    classes = None if parsed.classes is None else _declared(parsed.classes, labels)
     request = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "dim", "classes")}
-    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine}
+    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
     classifier = PrivateKDEClassifier(**request, **options)
     return classifier.fit(vectors, labels)
+
+
+def _declared(classes: tuple[str, ...] | int, labels: NDArray[Any]) -> list[Any]:
+    """The declared classes, as numbers if the labels are numbers."""
+    if isinstance(classes, int):
+        return list(range(classes))
+    kind = {"b": int, "i": int, "u": int, "f": float}.get(labels.dtype.kind, str)
+    try:
+        return [kind(name) for name in classes]
+    except ValueError:
+        raise InvalidInputError("--classes holds texts and the labels are numbers; declare numbers.") from None
 
 
 @contextmanager

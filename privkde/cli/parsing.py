@@ -31,6 +31,19 @@ def real(text: str) -> float:
         raise argparse.ArgumentTypeError(f"{text!r} must be a number, for example 0.5 or 1e-6") from None
 
 
+def class_names(text: str) -> tuple[str, ...] | int:
+    """An option that is a set of classes: their names, or how many there are if they are 0, 1, and so on."""
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) == 1:
+        try:
+            return int(text)
+        except ValueError:
+            names = ()
+    if not names or not all(names) or len({*names}) < len(names):
+        raise argparse.ArgumentTypeError(f"{text!r} must be different names, for example spam,ham, or a whole number")
+    return names
+
+
 def read_plan(path: Path) -> Plan:
     """The plan in a file, not verified."""
     from accounting import Plan

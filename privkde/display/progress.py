@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,34 +14,23 @@ from privkde.storage.user_blocks import Progress as Advance
 
 
 class Tracker:
-    """Shows what is being done; silent if nobody watches."""
+    """Shows what is being done, where its bars are shown."""
 
-    def __init__(self, bars: Progress | None) -> None:
+    def __init__(self, bars: Progress) -> None:
         self._bars = bars
 
     def step(self, text: str) -> None:
         """Name a step of unknown length."""
-        if self._bars is not None:
-            self._bars.console.print(f"[dim]{escape(text)}[/dim]", highlight=False)
+        self._bars.console.print(f"[dim]{escape(text)}[/dim]", highlight=False)
 
-    def bar(self, text: str, total: int) -> Advance | None:
+    def bar(self, text: str, total: int) -> Advance:
         """A bar over `total` users; call the result with the number that were just done."""
-        if self._bars is None:
-            return None
-        bars, task = self._bars, self._bars.add_task(escape(text), total=total)
-
-        def advance(done: int) -> None:
-            bars.advance(task, done)
-
-        return advance
+        return partial(self._bars.advance, self._bars.add_task(escape(text), total=total))
 
 
 @contextmanager
 def tracked(shown: bool) -> Iterator[Tracker]:
-    """A tracker for the length of a block."""
-    if not shown:
-        yield Tracker(None)
-        return
+    """A tracker for the length of a block; silent if nobody watches."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -48,5 +38,5 @@ def tracked(shown: bool) -> Iterator[Tracker]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Progress(*columns, console=Console(stderr=True, quiet=not shown), disable=not shown) as bars:
         yield Tracker(bars)

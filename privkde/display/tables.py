@@ -147,23 +147,6 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     return table
 
 
-def embedding_table(
-    vectors: Mapping[str, NDArray[Any]], *, classes: Sequence[str], n_cut: int, max_tokens: int, path: Path
-) -> Table:
-    """What was embedded, in short; no text and no vector."""
-    first = next(iter(vectors.values()))
-    table = _facts("Embedding")
-    table.add_row("texts", "\n".join(f"{name}: {len(rows):,}" for name, rows in vectors.items()))
-    table.add_row("vectors", f"dim = {first.shape[1]}, {first.dtype}, norm at most 1")
-    if classes:
-        table.add_row(
-            "classes", f"{len(classes)}: {escape(', '.join(classes[:20]))}" + (" …" if len(classes) > 20 else "")
-        )
-    table.add_row("cut", f"{n_cut:,} texts after {max_tokens} tokens")
-    table.add_row("written", escape(str(path)))
-    return table
-
-
 def counts_table(analyzer: Analyzer, path: Path) -> Table:
     """Counts of packets: for whom, of how many, and where they are."""
     table = _facts("Counts")

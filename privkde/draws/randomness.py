@@ -66,6 +66,10 @@ class ByteStream:
         name = "/".join(str(label) for label in labels)
         return ByteStream(hmac.digest(self._key, name.encode(), "sha256"), secret=self.secret)
 
+    def public_seed(self) -> str:
+        """A seed to publish: fresh beside a secret stream, otherwise a function of this stream's key."""
+        return new_public_seed() if self.secret else self.child("public").take(SEED_BYTES).tobytes().hex()
+
     def recipe(self) -> StreamRecipe:
         """How another process makes its stream; the key of a secret stream never leaves this process."""
         return StreamRecipe(None if self.secret else self._key)
@@ -85,28 +89,15 @@ class StreamRecipe:
 
     def stream(self) -> ByteStream:
         """The seeded stream from its beginning, to take children from; otherwise a new secret stream each time."""
-        return private_randomness().stream if self.key is None else ByteStream(self.key)
+        return private_randomness() if self.key is None else ByteStream(self.key)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivateRandomness:
-    """A stream for private draws, and whether its key is secret."""
-
-    stream: ByteStream
-    secret: bool
-
-    def public_seed(self) -> str:
-        """A seed to publish: fresh, or a function of the insecure seed."""
-        return self.stream.child("public").take(SEED_BYTES).tobytes().hex() if not self.secret else new_public_seed()
-
-
-def private_randomness(insecure_seed: int | None = None) -> PrivateRandomness:
-    """Keyed by the operating system; or by `insecure_seed`, which protects nobody, for tests and studies."""
+def private_randomness(insecure_seed: int | None = None) -> ByteStream:
+    """A stream keyed by the operating system; or by `insecure_seed`, which protects nobody, for tests and studies."""
     if insecure_seed is None:
-        return PrivateRandomness(stream=ByteStream(os.urandom(KEY_BYTES), secret=True), secret=True)
+        return ByteStream(os.urandom(KEY_BYTES), secret=True)
     seed = require_integer("insecure_seed", insecure_seed, low=0, high=2**128 - 1)
-    key = hashlib.sha256(b"privkde insecure seed/1 " + str(seed).encode()).digest()
-    return PrivateRandomness(stream=ByteStream(key), secret=False)
+    return ByteStream(hashlib.sha256(b"privkde insecure seed/1 " + str(seed).encode()).digest())
 
 
 def new_public_seed() -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from accounting.kernels import MOST_SINGULAR, NORM_SLACK
 from privkde.draws.randomness import ByteStream
 from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.norms import NORM_ERROR, row_norms
 from privkde.kernels.projection import FastProjection
 from privkde.kernels.public_draws import signs
 
@@ -20,6 +21,21 @@ class InnerProductFamily(LsqFamily):
         """x·y."""
         product: Float64 = self.wide_rows(x) @ self.wide_rows(y).T
         return product
+
+    def _held(self, features: Float32) -> Float32:
+        """Features clipped to [−1, 1], and each row to the norm Δ that is declared, in place.
+
+        Two rows of norm at most Δ differ by Σ t² = ‖s − s'‖²/4 ≤ Δ², whatever rounding did on the way to them. It
+        never takes a vector of norm 1 that far; so nothing but the clipping changes a feature in practice.
+        Source: docs/proofs/geometric.md, "Single precision".
+        """
+        np.clip(features, -1.0, 1.0, out=features)
+        if self.facts.squared_shift is not None:
+            largest = (1.0 - 2.0 * NORM_ERROR) * math.sqrt(self.facts.squared_shift)
+            norms = row_norms(features)
+            far = np.flatnonzero(norms > largest)
+            features[far] *= (largest / norms[far, None]).astype(np.float32)
+        return features
 
 
 class IdentityFamily(InnerProductFamily):
@@ -38,7 +54,7 @@ class IdentityFamily(InnerProductFamily):
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """The record itself, or rotated, clipped and divided by R."""
         scaled: Float32 = self.query_features(x) / self._bound
-        return np.clip(scaled, -1.0, 1.0, out=scaled)
+        return self._held(scaled)
 
     def query_features(self, y: Float32 | Float64) -> Float32:
         """The query itself, or rotated."""
@@ -69,4 +85,4 @@ class SignFamily(InnerProductFamily):
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """σ·x/√d."""
         products: Float32 = self.rows(x) @ self.weights
-        return np.clip(products, -1.0, 1.0, out=products)
+        return self._held(products)

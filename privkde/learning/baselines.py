@@ -1,7 +1,8 @@
 """What the shuffled protocol is compared with.
 
-Exact densities protect nobody, `central` trusts the analyzer with the raw data, `local` trusts nobody and uses no
-shuffler. The plan calibrates the last two for its own (ε, δ) (`accounting.accuracy.baselines`).
+Exact densities protect nobody, `central` trusts the analyzer with the raw data. The plan calibrates it for its own
+(ε, δ) (`accounting.accuracy.baselines`). What trusts nobody and uses no shuffler is an experiment
+(`benchmarks/local_baseline.py`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from numpy.typing import NDArray
 
 from accounting import InfeasibleError, InvalidInputError, Plan
 from accounting.accuracy.baselines import Baseline
-from privkde.bitsum import Bitsum, Tally
-from privkde.bitsum.randomized_response import RandomizedResponseBitsum
 from privkde.draws.randomness import ByteStream
-from privkde.draws.sampling import column_sums, normals
+from privkde.draws.sampling import normals
 from privkde.kernels import LsqFamily
 from privkde.protocol.inputs import Rows, checked_vectors
 from privkde.protocol.model import FeatureSums, Floats
@@ -27,7 +26,7 @@ def exact_densities(family: LsqFamily, rows: Rows, groups: Sequence[Index], y: R
     """Without privacy: the mean of k(x_u, y) over each group, from the raw data (columns are groups)."""
     queries = admitted(family, y, np.arange(y.shape[0]))
     columns = []
-    for index, n in zip(groups, _sizes(groups), strict=True):
+    for index, n in zip(groups, nonempty_sizes(groups), strict=True):
 
         def work(part: Index, start: int) -> Floats:
             return np.asarray(family.kernel(queries, admitted(family, rows, part)).sum(axis=1))
@@ -43,7 +42,7 @@ def central_sums(
 
     The noise is drawn in floating point: this is for comparison, not for deployment.
     """
-    sums, n_users = [], _sizes(groups)
+    sums, n_users = [], nonempty_sizes(groups)
     for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
 
         def work(part: Index, start: int) -> Floats:
@@ -51,28 +50,8 @@ def central_sums(
             return np.asarray(features.sum(axis=0, dtype=np.float64))
 
         exact = family.facts.bound * np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
-        deviation = _parameter(family, plan, "central", "standard_deviation")
+        deviation = planned_parameter(family, plan, "central", "standard_deviation")
         sums.append(exact + deviation * normals(exact.shape, stream.child("central", number)))
-    return FeatureSums(family=family, sums=np.stack(sums), n_users=n_users)
-
-
-def local_sums(
-    family: LsqFamily, plans: Sequence[Plan], rows: Rows, groups: Sequence[Index], *, stream: ByteStream
-) -> FeatureSums:
-    """Randomized response strong enough to protect each user alone."""
-    sums, n_users = [], _sizes(groups)
-    for number, (plan, index) in enumerate(zip(plans, groups, strict=True)):
-        flip = _parameter(family, plan, "local", "flip_probability")
-        response: Bitsum = RandomizedResponseBitsum(flip=flip)
-        draws = stream.child("local", number)
-
-        def work(part: Index, start: int, response: Bitsum = response, draws: ByteStream = draws) -> Floats:
-            scaled = family.scaled_features(admitted(family, rows, part))
-            return column_sums(response.respond(scaled, draws.child(start))).astype(np.float64)
-
-        ones = np.sum(in_blocks(work, index, family.facts.n_instances), axis=0)
-        estimate = response.estimate(Tally(ones, len(index) - ones), len(index))
-        sums.append((2.0 * estimate - len(index)) * family.facts.bound)
     return FeatureSums(family=family, sums=np.stack(sums), n_users=n_users)
 
 
@@ -86,13 +65,15 @@ def baseline(plan: Plan, name: str) -> Baseline:
     )
 
 
-def _parameter(family: LsqFamily, plan: Plan, name: str, parameter: str) -> float:
+def planned_parameter(family: LsqFamily, plan: Plan, name: str, parameter: str) -> float:
+    """A parameter of the plan's baseline of this name; the plan must be for the family's kernel."""
     if plan.request.facts() != family.facts:
         raise InvalidInputError("the plan is for another kernel than the family; use the family of the plan's kernel.")
     return float(baseline(plan, name).contract.parameters[parameter])
 
 
-def _sizes(groups: Sequence[Index]) -> tuple[int, ...]:
+def nonempty_sizes(groups: Sequence[Index]) -> tuple[int, ...]:
+    """The number of users of each group; none may be empty."""
     sizes = tuple(len(index) for index in groups)
     if 0 in sizes:
         raise InvalidInputError(f"group {sizes.index(0)} has no users, hence no density; leave it out.")

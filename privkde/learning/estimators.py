@@ -30,6 +30,10 @@ from privkde.protocol.model import RULES, DensityModel, Floats, Label
 from privkde.protocol.rounds import Collection, ExcludedClassWarning
 
 
+class UndeclaredClassesWarning(UserWarning):
+    """The set of classes was read off private labels, and is published."""
+
+
 class PrivateKDE(PrivateEstimator):
     """A kernel density function of n users' vectors under shuffled differential privacy (the paper's Algorithm 1).
 
@@ -89,9 +93,11 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
     With `labels="separate"` each user first reports its label by randomized response with `label_epsilon`, then takes
     part in the density of the class that it reported. With `labels="joint"` there is one collection, in which
-    (epsilon, delta) protects features and label together; `label_epsilon` has no effect. The set of classes is public;
-    give it as `classes` if the data may lack one. `reported_counts_` are the users that reported each class or, with
-    joint labels, estimates of their number, which may be off by the noise.
+    (epsilon, delta) protects features and label together; `label_epsilon` has no effect. The set of classes is public
+    and declared beforehand as `classes`. Without it the set is read off the labels, with an `UndeclaredClassesWarning`:
+    a class that only one user has is then published, and the contract says that nothing covers this.
+    `reported_counts_` are the users that reported each class or, with joint labels, estimates of their number, which
+    may be off by the noise.
     """
 
     label_epsilon: float = 5.0
@@ -113,6 +119,7 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
                 self._request() | ({"labels": "joint"} if joint else {}),
                 randomness,
                 labels=tuple(known.tolist()),
+                labels_declared=self.classes is not None,
                 label_epsilon=None if joint else self.label_epsilon,
                 small_classes=self.small_classes,
             )
@@ -124,7 +131,7 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
                 self._refuse_or_warn()
                 self.reported_counts_ = _rounded_sizes(self.model_)
             else:
-                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.stream.child("labels"))
+                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
                 collection.enroll_labels(reported)
                 groups = [np.flatnonzero(reported == number) for number in range(len(known))]
                 self._run(collection, rows, groups, randomness, tracker=tracker)
@@ -153,9 +160,8 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             check_classification_targets(targets)
         except ValueError as error:
             raise InvalidInputError(str(error)) from error
-        present = np.unique(targets)
-        known = present if self.classes is None else np.unique(np.asarray(list(self.classes)))
-        if (present.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
+        known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
+        if (targets.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
             raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
         strange = np.flatnonzero(~np.isin(targets, known))
         if len(strange):
@@ -165,6 +171,13 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             )
         if len(known) < 2:
             raise InvalidInputError(f"labels hold {len(known)} class; a classifier needs at least two.")
+        if self.classes is None:
+            warnings.warn(
+                "classes were not declared (classes=, --classes): their set is read off the users' labels and"
+                " published, which (epsilon, delta) does not cover.",
+                UndeclaredClassesWarning,
+                stacklevel=3,
+            )
         return known, np.searchsorted(known, targets).astype(np.int64)
 
     @property

@@ -17,7 +17,7 @@ from accounting import Contract, InvalidInputError, Plan
 from accounting.kernels import KERNELS, kernel_named
 from accounting.request import PlanRequest
 from privkde.display.progress import Tracker
-from privkde.draws.randomness import PrivateRandomness
+from privkde.draws.randomness import ByteStream
 from privkde.engines import Collector
 from privkde.engines.local import LocalEngine
 from privkde.engines.users import Users
@@ -78,7 +78,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         kernel = KERNELS.get(self.kernel)  # an unknown kernel is refused by the plan
         return request if kernel is None or kernel.takes_repetitions else request | {"repetitions": None}
 
-    def _terms(self, request: dict[str, Any], randomness: PrivateRandomness, **labels: Any) -> Terms:
+    def _terms(self, request: dict[str, Any], randomness: ByteStream, **labels: Any) -> Terms:
         return Terms(
             request=request,
             bandwidth=self.bandwidth,
@@ -92,7 +92,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         collection: Collection,
         rows: Rows,
         groups: Sequence[Index],
-        randomness: PrivateRandomness,
+        randomness: ByteStream,
         *,
         tracker: Tracker,
         plan: Plan | None = None,
@@ -108,7 +108,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
             analyzer = collector.play(
                 users,
-                stream=randomness.stream.child("group", number),
+                stream=randomness.child("group", number),
                 path=self.path,
                 progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
             )

@@ -9,11 +9,15 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.errors import require_choice
+from privkde.kernels.norms import row_norms
 from privkde.storage.user_blocks import Index
 
 OUTSIDE = ("reject", "project")
 ROUNDING_SLACK = 1e-3
 """A norm up to 1 + this is a unit vector that was stored in few digits: it is projected, never rejected."""
+
+ROUNDED_UNIT = 1.0 + 2.0**-24
+"""A norm up to this is 1 in single precision: the vector is left as it is."""
 
 LARGEST_NORM = 1e18
 """Beyond it, features would leave single precision."""
@@ -35,8 +39,9 @@ class Rows(Protocol):
 def checked_vectors(
     x: NDArray[np.floating], dim: int, *, unit_norm: bool, outside: str = "reject", numbers: Index | None = None
 ) -> NDArray[np.float32]:
-    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it.
+    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it, up to `NORM_ERROR`.
 
+    What single precision takes for longer than 1 is measured again in double precision, and projected by that.
     Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
     """
     require_choice("outside", outside, OUTSIDE)
@@ -45,7 +50,7 @@ def checked_vectors(
     with np.errstate(over="ignore"):  # what overflows float32 is refused below
         vectors = np.ascontiguousarray(x, dtype=np.float32)
     named = np.arange(len(vectors)) if numbers is None else numbers
-    norms = _norms(vectors, precise=unit_norm)
+    norms = row_norms(vectors)
     bad = np.flatnonzero(~(norms <= LARGEST_NORM))
     if len(bad):
         raise InvalidInputError(
@@ -54,26 +59,19 @@ def checked_vectors(
         )
     if not unit_norm:
         return vectors
+    over = norms > ROUNDED_UNIT
+    norms[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
     far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
     if len(far) and outside == "reject":
         raise InvalidInputError(
             f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
             " contract excludes; scale the vectors, or let the client project them (outside='project')."
         )
-    over = norms > 1.0
+    over = norms > ROUNDED_UNIT
     if over.any():
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / norms[over, None]
     return vectors
-
-
-def _norms(vectors: NDArray[np.float32], *, precise: bool) -> NDArray[np.float64]:
-    """Norms of the rows: in single precision, and again in double where that overflows or, if `precise`, exceeds 1."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        norms: NDArray[np.float64] = np.sqrt(np.vecdot(vectors, vectors)).astype(np.float64)
-    again = np.flatnonzero(~(norms <= 1.0) if precise else ~np.isfinite(norms))
-    norms[again] = np.sqrt(np.einsum("ij,ij->i", vectors[again], vectors[again], dtype=np.float64))
-    return norms
 
 
 def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:

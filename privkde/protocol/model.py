@@ -10,7 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
-from accounting.composed_contracts import classifier_contract, classifier_label, seeded_contract
+from accounting.composed_contracts import (
+    READ_OFF_CLASSES,
+    classifier_contract,
+    classifier_label,
+    read_off_contract,
+    seeded_contract,
+)
 from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
@@ -128,15 +134,22 @@ class DensityModel:
             require_integer("n_users", users, low=announcement.min_users, high=MOST_USERS)
 
     def _promised(self) -> Contract:
-        """The contract that follows from the plans, the labels' response and whether the draws are secret."""
-        return promised(self.plans, self.label_response(), private=self.private)
+        """What follows from the plans, the labels and their response, and whether the draws are secret."""
+        return promised(self.plans, self.label_response(), private=self.private, declared=self.classes_declared)
+
+    def _unseeded_contract(self) -> Contract:
+        return self.contract if self.private or not self.contract.parts else self.contract.parts[0]
+
+    @property
+    def classes_declared(self) -> bool:
+        """Whether the labels were known before the data; otherwise their set tells something about users."""
+        return not self.labels or READ_OFF_CLASSES not in self._unseeded_contract().assumed
 
     def label_response(self) -> LabelResponse | None:
         """How labels were randomized by themselves, if the groups are classes."""
         if not self.labels or self._layout() is not None:
             return None
-        whole = self.contract if self.private or not self.contract.parts else self.contract.parts[0]
-        label = classifier_label(whole)
+        label = classifier_label(self._unseeded_contract())
         require_integer("classes", label.n_classes, low=len(self.labels), high=MOST_USERS)
         return label
 
@@ -239,8 +252,12 @@ class DensityModel:
             raise DamagedFileError(f"{str(path)!r} does not hold a valid model ({error}); write it again.") from error
 
 
-def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: bool) -> Contract:
-    """The contract of all groups together; `label` randomizes the labels, if every class is a group."""
+def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: bool, declared: bool) -> Contract:
+    """The contract of all groups together; `label` randomizes the labels, if every class is a group.
+
+    `declared` says whether the labels, if there are any, were known before the data.
+    """
     parts = [plan.contract for plan in plans]
     whole = parts[0] if label is None else classifier_contract(parts, label)
+    whole = whole if declared else read_off_contract(whole)
     return whole if private else seeded_contract(whole)

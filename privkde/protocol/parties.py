@@ -45,7 +45,7 @@ class Randomizer:
     def __init__(
         self, announcement: Announcement, *, stream: ByteStream | None = None, outside: str = "reject"
     ) -> None:
-        self._stream = stream or private_randomness().stream
+        self._stream = stream or private_randomness()
         self._family = announcement.family()
         self._bitsum = announcement.bitsum()
         self._wire = announcement.wire_format()
@@ -143,7 +143,7 @@ class Shuffler:
     """
 
     def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
-        self._stream = stream or private_randomness().stream
+        self._stream = stream or private_randomness()
         self._wire = announcement.wire_format()
         self._admission = Admission(announcement)
         self._needed = announcement.min_users

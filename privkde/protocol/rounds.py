@@ -59,6 +59,8 @@ class Terms:
 
     request: Mapping[str, Any]
     labels: tuple[Label, ...] = ()
+    labels_declared: bool = True
+    """False if `labels` were read off the users' data: the contract then says so."""
     label_epsilon: float | None = None
     bandwidth: float = 1.0
     projection: int | None = None
@@ -224,7 +226,8 @@ class Collection:
             raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")
         plans = [analyzer.announcement.plan for analyzer in self.analyzers]
         separate = self.terms.labels and not self.terms.joint
-        return promised(plans, self.terms.label_response() if separate else None, private=private)
+        response = self.terms.label_response() if separate else None
+        return promised(plans, response, private=private, declared=self.terms.labels_declared)
 
     def _require(self, needed: Round) -> None:
         if self.round is not needed:

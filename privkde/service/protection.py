@@ -6,11 +6,13 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Coroutine, MutableMapping
+from collections.abc import MutableMapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TIMEOUT, TOO_LARGE, Problem
@@ -62,7 +64,7 @@ class Protection:
         try:
             try:
                 self._refuse(scope)
-                body = await self._in_time(self._body(scope, receive))
+                body = await self._body(scope, receive)
                 await self._app(scope, _replayed(body, receive), protected)
             except Problem as problem:
                 await problem.response()(scope, receive, protected)
@@ -87,28 +89,21 @@ class Protection:
         if not length.isdecimal() or int(length) > self._settings.largest_body:
             raise self._too_large()
 
-    async def _in_time(self, reading: Coroutine[Any, Any, bytes]) -> bytes:
-        try:
-            return await asyncio.wait_for(reading, SECONDS_TO_SEND)
-        except TimeoutError:
-            raise Problem(TIMEOUT, f"a request must be sent within {SECONDS_TO_SEND:g} s.") from None
-
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
-        """The whole body, unless it is larger than it may be."""
+        """The whole body, unless it is larger than it may be, or late; what arrived if the client leaves."""
+        body = b""
         if scope["method"] in ("GET", "HEAD"):
-            return b""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return b"".join(parts)
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            if size > self._settings.largest_body:
-                raise self._too_large()
-            if not message.get("more_body", False):
-                return b"".join(parts)
+            return body
+        with suppress(ClientDisconnect):
+            try:
+                async with asyncio.timeout(SECONDS_TO_SEND):
+                    async for part in Request(scope, receive).stream():
+                        body += part
+                        if len(body) > self._settings.largest_body:
+                            raise self._too_large()
+            except TimeoutError:
+                raise Problem(TIMEOUT, f"a request must be sent within {SECONDS_TO_SEND:g} s.") from None
+        return body
 
     def _too_large(self) -> Problem:
         return Problem(TOO_LARGE, f"a request may have {self._settings.largest_body:,} bytes at most.")

@@ -14,7 +14,7 @@ X = np.array([[0.6], [-0.2], [0.9]], np.float32)
 
 def packets(announcement: Announcement) -> list[bytes]:
     """The client's steps: checked vectors, features, bits, messages, packets."""
-    stream = private_randomness(1).stream
+    stream = private_randomness(1)
     family, bitsum = announcement.family(), announcement.bitsum()
     vectors = checked_vectors(X, 1, unit_norm=family.needs_unit_norm)
     features = family.scaled_features(vectors)
@@ -27,9 +27,9 @@ def packets(announcement: Announcement) -> list[bytes]:
 def test_the_steps_in_order_are_what_the_parties_do() -> None:
     announcement = announced(small_laws(3)["3nb"], users=3, repetitions=50)
     sent = packets(announcement)
-    assert sent == Randomizer(announcement, stream=private_randomness(1).stream).packets(X)
+    assert sent == Randomizer(announcement, stream=private_randomness(1)).packets(X)
 
-    shuffler = Shuffler(announcement, stream=private_randomness(2).stream)
+    shuffler = Shuffler(announcement, stream=private_randomness(2))
     assert all(shuffler.receive(packet) for packet in sent)
     shuffled = shuffler.release()
 

@@ -16,7 +16,7 @@ from tests.verification.stand_ins import BROKEN, CHECKS, DRAWN, ENDLESS, FLIPS
 from verification import FULL, QUICK, AuditReport, audit
 from verification import auditing as runner
 from verification.reporting.document import Outcome
-from verification.verdicts import Check, Layer, Refuted
+from verification.verdicts import Check, Layer
 
 REQUEST: dict[str, Any] = {
     "users": 400,
@@ -168,7 +168,7 @@ def test_progress_is_told() -> None:
 
 
 def test_a_replay_is_one_command() -> None:
-    report = run().with_paths(plan_path="my plan.json", model_path="model")
+    report = dataclasses.replace(run(), plan_path="my plan.json", model_path="model")
     assert report.replay(report.results[1]) == (
         "privkde audit --plan 'my plan.json' --model model --only distinguisher-drawn --seed 7 --quick"
     )
@@ -229,5 +229,5 @@ def test_numbers_that_do_not_follow_from_the_parameters_are_refuted(section: str
     report = run(Plan.from_json(document), only=["plan-verifies"])
     (found,) = report.refuted
     assert found.finding is not None
-    assert isinstance(found.finding.verdict, Refuted)
-    assert f"plan.{section}.{name} is {value!r}" in found.finding.verdict.witness.found
+    assert found.finding.witness is not None
+    assert f"plan.{section}.{name} is {value!r}" in found.finding.witness.found

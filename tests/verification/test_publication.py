@@ -14,7 +14,7 @@ from privkde import PrivateKDE, PrivateKDEClassifier
 from privkde.protocol.model import DensityModel
 from tests.plans import plan_for
 from verification.publication import check_model
-from verification.verdicts import QUICK, Finding, Refuted, Subject
+from verification.verdicts import QUICK, Finding, Subject
 
 REQUEST: dict[str, Any] = {"users": 400, "dim": 4, "repetitions": 4, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
 ROWS = np.random.default_rng(0).normal(size=(400, 4)) / 10.0
@@ -30,13 +30,13 @@ def tried(model: DensityModel | None, **request: Any) -> Finding:
 
 
 def refusal(found: Finding) -> str:
-    assert isinstance(found.verdict, Refuted)
-    return found.verdict.witness.found
+    assert found.witness is not None
+    return found.witness.found
 
 
 @lru_cache(maxsize=1)
 def classified() -> DensityModel:
-    return PrivateKDEClassifier(**LABELED).fit(ROWS, np.arange(400) % 2).model_
+    return PrivateKDEClassifier(**LABELED, classes=[0, 1]).fit(ROWS, np.arange(400) % 2).model_
 
 
 @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson", "negative-binomial"])

@@ -8,10 +8,10 @@ import os
 import platform
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import privkde
@@ -96,11 +96,8 @@ class AuditReport:
     started: str
     seconds: float
     plan_path: str = "plan.json"
+    """The files' names, for the commands that repeat the audit."""
     model_path: str | None = None
-
-    def with_paths(self, *, plan_path: str, model_path: str | None) -> AuditReport:
-        """The same report with the files' names, for the commands that repeat it."""
-        return replace(self, plan_path=plan_path, model_path=model_path)
 
     @property
     def verdict(self) -> Outcome:
@@ -194,7 +191,7 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: version(name) for name in PACKAGES},
     }
 
 
@@ -207,13 +204,6 @@ def model_facts(model: DensityModel) -> dict[str, Any]:
         "sums": list(model.sums.shape),
         "guarantees": [guarantee.to_json() for guarantee in model.contract.guarantees],
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _finite(value: Any) -> Any:

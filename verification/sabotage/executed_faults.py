@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.mechanisms import RandomizedResponse, ThreeNegativeBinomial
 from privkde.bitsum import Bitsum, Tally, three_negative_binomial
 from privkde.bitsum.pure import PureBitsum
 from privkde.bitsum.randomized_response import RandomizedResponseBitsum
 from privkde.bitsum.three_negative_binomial import ThreeNegativeBinomialBitsum
-from privkde.draws.laws import KeepLabel, NegativeBinomial, Ratios
-from privkde.draws.randomness import public_stream
+from privkde.draws.laws import KeepLabel, NegativeBinomial
+from privkde.draws.randomness import ByteStream, public_stream
 from privkde.draws.sampling import bernoulli
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol import label_round as labels
 from privkde.protocol import parties
 from privkde.protocol.parties import Analyzer, Shuffler
 from verification.sabotage.plans import CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RESPONSE
-from verification.sabotage.saboteur import fault
+from verification.sabotage.saboteur import Right, fault
 
-Right = Callable[..., Any]
+Bits = NDArray[np.uint8]
+Floats = NDArray[np.float64]
 
 
 def _single_noise(law: ThreeNegativeBinomial, n_users: int) -> NegativeBinomial:
@@ -33,138 +34,109 @@ def _single_noise(law: ThreeNegativeBinomial, n_users: int) -> NegativeBinomial:
 
 
 @fault("rr without correction", RESPONSE, RandomizedResponseBitsum, "estimate")
-def not_debiased(_: Right) -> Right:
+def not_debiased(_: Right, self: Bitsum, tally: Tally, n_users: int) -> Floats:
     """The analyzer publishes the count of ones, as in the paper's Algorithm 2, without undoing the flips."""
-    return lambda self, tally, n_users: np.asarray(tally.ones, dtype=np.float64)
+    return np.asarray(tally.ones, dtype=np.float64)
 
 
 @fault("flips 10 % too rare", RESPONSE, RandomizedResponseBitsum, "of")
-def flips_less(_: Right) -> Right:
+def flips_less(_: Right, law: RandomizedResponse) -> RandomizedResponseBitsum:
     """Clients flip bits 0.9 times as often as planned; the analyzer corrects for that, so no estimate looks wrong."""
-
-    def of(law: RandomizedResponse) -> RandomizedResponseBitsum:
-        return RandomizedResponseBitsum(flip=0.9 * law.flip_probability)
-
-    return of
+    return RandomizedResponseBitsum(flip=0.9 * law.flip_probability)
 
 
 @fault("numpy's negative binomial", NEGATIVE_BINOMIAL, NegativeBinomial, "ratios")
-def other_convention(right: Right) -> Right:
+def other_convention(right: Right, self: NegativeBinomial, bits: int) -> Any:
     """The sampler takes the probability to continue for the probability to stop."""
-
-    def ratios(self: NegativeBinomial, bits: int) -> Ratios:
-        p = self.continue_probability
-        swapped = self if p is None else NegativeBinomial(shape=self.shape, continue_probability=1 - Fraction(p))
-        return right(swapped, bits)  # type: ignore[no-any-return]
-
-    return ratios
+    p = self.continue_probability
+    swapped = self if p is None else NegativeBinomial(shape=self.shape, continue_probability=1 - Fraction(p))
+    return right(swapped, bits)
 
 
 @fault("whole flood by everybody", CORRELATED, ThreeNegativeBinomialBitsum, "noise")
-def whole_flood(_: Right) -> Right:
+def whole_flood(_: Right, self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: ByteStream) -> Tally:
     """Every user draws NB(r', p') instead of NB(r'/n, p'), as the paper prints it."""
-
-    def noise(self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: Any) -> Tally:
-        law, single = self.law, _single_noise(self.law, n_users)
-        flood = NegativeBinomial(
-            shape=Fraction(law.flood_shape) * n_users, continue_probability=law.flood_continue_probability
-        )
-        pairs = flood.sample(shape, stream)
-        return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
-
-    return noise
+    law, single = self.law, _single_noise(self.law, n_users)
+    flood_shape = Fraction(law.flood_shape) * n_users
+    flood = NegativeBinomial(shape=flood_shape, continue_probability=law.flood_continue_probability)
+    pairs = flood.sample(shape, stream)
+    return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
 
 
 @fault("noise shares 1/(2n)", CORRELATED, three_negative_binomial, "share")
-def half_share(right: Right) -> Right:
+def half_share(right: Right, total: Any, n_users: int, counted_users: int) -> Any:
     """Each user draws half of its share of the noise."""
-    return lambda total, n_users, counted_users: right(total, n_users, 2 * counted_users)
+    return right(total, n_users, 2 * counted_users)
 
 
 @fault("no flood", CORRELATED, ThreeNegativeBinomialBitsum, "noise")
-def no_flood(_: Right) -> Right:
+def no_flood(_: Right, self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: ByteStream) -> Tally:
     """The flood is left out because it cancels in the estimate; the messages no longer hide anybody."""
-
-    def noise(self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: Any) -> Tally:
-        single = _single_noise(self.law, n_users)
-        return Tally(single.sample(shape, stream), single.sample(shape, stream))
-
-    return noise
+    single = _single_noise(self.law, n_users)
+    return Tally(single.sample(shape, stream), single.sample(shape, stream))
 
 
 @fault("pure with ρ = 1", PURE, PureBitsum, "inputs")
-def silent_twice(_: Right) -> Right:
+def silent_twice(_: Right, self: PureBitsum, bits: Bits, stream: ByteStream) -> Tally:
     """Clients keep silent as for ρ = 1, twice as often as for ρ = 1/2, the largest that is allowed."""
-
-    def inputs(self: PureBitsum, bits: Any, stream: Any) -> Tally:
-        pairs = self.law.base_messages
-        always = np.ones(bits.shape, dtype=np.float32)
-        speaks = bernoulli(always, stream, flip=min(0.5, 2.0 * self.law.silence_probability)).astype(np.int64)
-        return Tally(speaks * (pairs + bits.astype(np.int64)), speaks * pairs)
-
-    return inputs
+    pairs = self.law.base_messages
+    always = np.ones(bits.shape, dtype=np.float32)
+    speaks = bernoulli(always, stream, flip=min(0.5, 2.0 * self.law.silence_probability)).astype(np.int64)
+    return Tally(speaks * (pairs + bits.astype(np.int64)), speaks * pairs)
 
 
 @fault("pure without 1/(1−q)", PURE, PureBitsum, "estimate")
-def silence_forgotten(_: Right) -> Right:
+def silence_forgotten(_: Right, self: PureBitsum, tally: Tally, n_users: int) -> Floats:
     """The analyzer forgets that a share q of the users kept silent."""
-    return lambda self, tally, n_users: np.asarray(tally.ones - tally.zeros, dtype=np.float64)
+    return np.asarray(tally.ones - tally.zeros, dtype=np.float64)
 
 
 @fault("labels: uniform over all", LABELED, labels, "integers_below")
-def uniform_over_all(right: Right) -> Right:
+def uniform_over_all(right: Right, below: int, shape: Any, stream: ByteStream) -> Any:
     """A label that is not kept becomes any of the m, its own included."""
-    return lambda below, shape, stream: right(below + 1, shape, stream) - 1
+    return right(below + 1, shape, stream) - 1
 
 
 @fault("labels: e^ε/(e^ε + m)", LABELED, KeepLabel, "ratios")
-def one_class_more(right: Right) -> Right:
+def one_class_more(right: Right, self: KeepLabel, bits: int) -> Any:
     """Labels are kept with probability e^ε/(e^ε + m) instead of e^ε/(e^ε − 1 + m)."""
-    return lambda self, bits: right(KeepLabel(n_classes=self.n_classes + 1, label_epsilon=self.label_epsilon), bits)
+    return right(KeepLabel(n_classes=self.n_classes + 1, label_epsilon=self.label_epsilon), bits)
 
 
 @fault("private draws from public seed", RESPONSE, Bitsum, "respond")
-def public_draws(_: Right) -> Right:
+def public_draws(_: Right, self: Bitsum, scaled: NDArray[np.float32], stream: ByteStream) -> Bits:
     """Rounding and flipping use the stream that everybody can draw."""
-    return lambda self, scaled, stream: bernoulli(scaled, public_stream("00" * 16), flip=self.flip)
+    return bernoulli(scaled, public_stream("00" * 16), flip=self.flip)
 
 
 @fault("shuffler keeps the order", RESPONSE, parties, "permutation")
-def same_order(_: Right) -> Right:
+def same_order(_: Right, count: int, stream: ByteStream) -> NDArray[np.int64]:
     """Messages leave the shuffler in the order in which they came."""
-    return lambda count, stream: np.arange(count)
+    return np.arange(count)
 
 
 @fault("packets held twice", RESPONSE, Shuffler, "receive")
-def twice_held(right: Right) -> Right:
+def twice_held(right: Right, self: Shuffler, packet: bytes) -> bool:
     """The shuffler takes every user's packet twice, so everybody weighs double and is hidden half."""
-
-    def receive(self: Shuffler, packet: bytes) -> bool:
-        taken = bool(right(self, packet))
-        if taken:
-            self._held.append(self._held[-1])
-        return taken
-
-    return receive
+    taken = bool(right(self, packet))
+    if taken:
+        self._held.append(self._held[-1])
+    return taken
 
 
 @fault("users counted twice", CORRELATED, Analyzer, "add")
-def counted_twice(right: Right) -> Right:
+def counted_twice(right: Right, self: Analyzer, tally: Tally, n_users: int) -> None:
     """The analyzer adds the messages once and the number of users twice."""
-    return lambda self, tally, n_users: right(self, tally, 2 * n_users)
+    right(self, tally, 2 * n_users)
 
 
 @fault("any vector is taken", INNER, parties, "checked_vectors")
-def any_vector(_: Right) -> Right:
+def any_vector(_: Right, x: Any, dim: int, **options: Any) -> NDArray[np.float32]:
     """The client does not check or clip the norm, so one user can move its bits further than planned for."""
-    return lambda x, dim, *, unit_norm, outside="reject", numbers=None: np.ascontiguousarray(x, dtype=np.float32)
+    return np.ascontiguousarray(x, dtype=np.float32)
 
 
 @fault("features without √2", RESPONSE, GaussianFamily, "scaled_features")
-def narrow_features(right: Right) -> Right:
+def narrow_features(right: Right, self: GaussianFamily, x: Any) -> Any:
     """The random Fourier features forget the factor √2, so the kernel is another one."""
-
-    def scaled_features(self: GaussianFamily, x: Any) -> Any:
-        return right(self, x / np.float32(np.sqrt(2.0)))
-
-    return scaled_features
+    return right(self, x / np.float32(np.sqrt(2.0)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from string import ascii_letters
 from typing import Any
@@ -49,16 +49,9 @@ class Row:
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return {
-            "name": self.name,
-            "honest": self.honest,
-            "story": self.story,
-            "plan": self.plan,
-            "refuted_by": list(self.refuted_by),
-            "outcomes": {name: str(outcome) for name, outcome in self.outcomes.items()},
-            "errors": dict(self.errors),
-            "seconds": round(self.seconds, 1),
-        }
+        outcomes = {name: str(outcome) for name, outcome in self.outcomes.items()}
+        seconds = round(self.seconds, 1)
+        return asdict(self) | {"outcomes": outcomes, "seconds": seconds, "refuted_by": list(self.refuted_by)}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Row:
@@ -74,10 +67,6 @@ class Row:
         )
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
     """What was found, and by which version, when and where. `complete` is what a release needs."""
@@ -89,7 +78,7 @@ class Matrix:
     seed: int
     """What the checks drew from."""
     version: str = privkde.__version__
-    date: str = field(default_factory=_now)
+    date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     environment: Mapping[str, Any] = field(default_factory=environment, hash=False)
 
     @property

@@ -3,86 +3,74 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
-from accounting import Plan
+from accounting import Guarantee, Plan
 from accounting import composed_contracts as contracts
 from accounting.composition import Touched, pld
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import GaussianMechanism
 from accounting.mechanisms import bitsum_protocol as base
 from accounting.numerics import losses
-from accounting.numerics.profile import ProfileTable
+from accounting.numerics.profile import Pair, ProfileTable
 from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, RESPONSE, SINGLE
-from verification.sabotage.saboteur import fault, tampering
-
-Right = Callable[..., Any]
+from verification.sabotage.saboteur import Right, fault, tampering
 
 
 @fault("S instead of min(2S, Q)", HASHED, KernelFacts, "touched")
-def counts_s(right: property) -> property:
+def counts_s(right: Right, self: KernelFacts) -> Touched:
     """The accountant counts the instances that a user leaves, not those that it enters instead."""
-
-    def touched(self: KernelFacts) -> Touched:
-        assert right.fget is not None
-        whole: Touched = right.fget(self)
-        return dataclasses.replace(whole, per_group=min(self.sparsity, whole.per_group))
-
-    return property(touched)
+    whole: Touched = right(self)
+    return dataclasses.replace(whole, per_group=min(self.sparsity, whole.per_group))
 
 
 @fault("central baseline, half sensitivity", RESPONSE, GaussianMechanism, "calibrate")
-def half_sensitivity(right: Right) -> Right:
+def half_sensitivity(right: Right, epsilon: float, delta: float, sensitivity: float) -> Any:
     """The central baseline is calibrated for a user who leaves, half as far as one who is replaced."""
-    return lambda epsilon, delta, sensitivity: right(epsilon, delta, sensitivity / 2.0)
+    return right(epsilon, delta, sensitivity / 2.0)
 
 
 @fault("composition forgets the count", RESPONSE, pld, "adaptive_supremum")
-def composes_one(right: Right) -> Right:
+def composes_one(right: Right, kinds: Any, times: int, **settings: Any) -> Any:
     """All instances of a block are accounted for as if there were one."""
-    return lambda kinds, times, **settings: right(kinds, 1, **settings)
+    return right(kinds, 1, **settings)
 
 
 @fault("Δ² halved", INNER, Touched, "shift_budget")
-def half_budget(right: property) -> property:
+def half_budget(right: Right, self: Touched) -> float:
     """Geometric accounting uses half of the squared shift that one user can cause."""
-
-    def shift_budget(self: Touched) -> float:
-        assert right.fget is not None
-        return float(right.fget(self)) / 2.0
-
-    return property(shift_budget)
+    return float(right(self)) / 2.0
 
 
 @fault("joint sizes too loud", JOINT, KernelFacts, "joint")
-def loud_sizes(right: Right) -> Right:
+def loud_sizes(right: Right, self: KernelFacts, n_classes: int) -> Any:
     """With joint labels the bit that says which class is one's own has weight 1; the accountant counts on less."""
-    return lambda self, n_classes: dataclasses.replace(right(self, n_classes), size_weight=1.0)
+    return dataclasses.replace(right(self, n_classes), size_weight=1.0)
 
 
 @fault("record for the larger ε alone", LABELED, contracts, "compose_basic")
-def larger(_: Right) -> Right:
+def larger(_: Right, guarantees: Iterable[Guarantee]) -> Guarantee:
     """A whole record is promised the larger of ε and ε_lbl, not their sum."""
-    return lambda guarantees: max(guarantees, key=lambda guarantee: guarantee.epsilon)
+    return max(guarantees, key=lambda guarantee: guarantee.epsilon)
 
 
 @fault("one direction only", RESPONSE, ProfileTable, "reversed")
-def one_direction(_: Right) -> Right:
+def one_direction(_: Right, self: ProfileTable) -> ProfileTable:
     """The supremum over neighbors is taken in one direction, although the other is worse."""
-    return lambda self: self
+    return self
 
 
 @fault("one direction of one instance", dataclasses.replace(SINGLE, repetitions=1), base, "symmetric_delta")
-def upward_only(_: Right) -> Right:
+def upward_only(_: Right, pairs: Iterable[Pair], epsilon: float) -> float:
     """The profile of one instance says how much a one looks like a zero, and not the reverse."""
-    return lambda pairs, epsilon: max(pair.hockey_stick(epsilon) for pair in pairs)
+    return max(pair.hockey_stick(epsilon) for pair in pairs)
 
 
 @fault("tail dropped", SINGLE, losses, "_positive_masses")
-def no_infinity(right: Right) -> Right:
+def no_infinity(right: Right, table: ProfileTable, step: float) -> Any:
     """The mass at infinite loss is dropped when profiles become loss distributions."""
-    return lambda table, step: (right(table, step)[0], 0.0)
+    return right(table, step)[0], 0.0
 
 
 @tampering("plan altered by hand", RESPONSE)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -16,6 +17,8 @@ from accounting.planning import plan as make_plan
 PACKAGES = ("accounting", "privkde", "verification")
 
 Plant = Callable[[], AbstractContextManager[Any]]
+Right = Callable[..., Any]
+"""What a fault stands in for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,23 +37,17 @@ class Saboteur:
     @contextmanager
     def at_work(self) -> Iterator[Plan]:
         """The plan of a system with this fault in it; nothing of the fault is left afterwards."""
-        with self.plant(), forgetful():
-            made = make_plan(self.request)
-            yield made if self.tamper is None else self.tamper(made)
-
-
-@contextmanager
-def forgetful() -> Iterator[None]:
-    """Forget what the library remembers, before and after: a fault neither meets old results nor leaves any."""
-    forget()
-    try:
-        yield
-    finally:
-        forget()
+        with self.plant():
+            forget()
+            try:
+                made = make_plan(self.request)
+                yield made if self.tamper is None else self.tamper(made)
+            finally:
+                forget()
 
 
 def forget() -> None:
-    """Clear every `lru_cache` in the three packages, those that other modules hold included."""
+    """Clear every `lru_cache` in the three packages: a fault neither meets old results nor leaves any behind."""
     loaded = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in PACKAGES]
     for module in loaded:
         for value in list(vars(module).values()):
@@ -60,22 +57,29 @@ def forget() -> None:
     gc.collect()
 
 
-def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callable[[Callable[[Any], Any]], Saboteur]:
-    """Make a saboteur of a function that takes what `owner` has under this name and returns what is wrong instead.
+def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callable[[Callable[..., Any]], Saboteur]:
+    """Make a saboteur of a function that is called instead of what `owner` has under this name.
 
-    What is replaced is a method, a property or a function of a module. The docstring is the story.
+    It gets what is right as its first argument, then the arguments of the call. What is replaced is a method, a
+    property or a function of a module. The docstring is the story.
     """
 
-    def saboteur(wrong: Callable[[Any], Any]) -> Saboteur:
+    def saboteur(wrong: Callable[..., Any]) -> Saboteur:
         def plant() -> AbstractContextManager[Any]:
-            right = vars(owner)[attribute]
-            if isinstance(right, staticmethod):
-                return mock.patch.object(owner, attribute, staticmethod(wrong(right.__func__)))
-            return mock.patch.object(owner, attribute, wrong(right))
+            return mock.patch.object(owner, attribute, _replacement(vars(owner)[attribute], wrong))
 
         return Saboteur(name=name, story=_story(wrong), request=request, plant=plant)
 
     return saboteur
+
+
+def _replacement(right: Any, wrong: Callable[..., Any]) -> Any:
+    """`wrong` as what `right` is: a property, a static method or a function."""
+    if isinstance(right, property):
+        return property(lambda self: wrong(right.fget, self))
+    if isinstance(right, staticmethod):
+        return staticmethod(partial(wrong, right.__func__))
+    return lambda *arguments, **options: wrong(right, *arguments, **options)
 
 
 def tampering(name: str, request: PlanRequest) -> Callable[[Callable[[Plan], Plan]], Saboteur]:

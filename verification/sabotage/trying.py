@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from accounting import InvalidInputError, Plan
 from verification.auditing import LAYER_MODULES, Progress, applies, attempt, collected, spread
@@ -19,7 +20,7 @@ from verification.reporting.document import Outcome
 from verification.sabotage.matrix import Matrix, Row
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import Saboteur
-from verification.verdicts import QUICK, Check, Effort, Subject
+from verification.verdicts import QUICK, Effort, Subject
 
 SABOTEUR_MODULES = ("verification.sabotage.executed_faults", "verification.sabotage.planned_faults")
 """Of the saboteurs. Names, not imports: functions do not travel to a worker, which looks a saboteur up by name."""
@@ -43,46 +44,36 @@ class _System:
         return next(saboteur for saboteur in saboteurs((self.source,)) if saboteur.name == self.name).at_work()
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """Which checks run, and how."""
-
-    modules: tuple[str, ...]
-    names: tuple[str, ...]
-    effort: Effort
-    seed: int
-
-    def row(self, system: _System) -> Row:
-        """One system against all checks, in a worker."""
-        started = time.perf_counter()
-        checks = [check for _, check in collected(self.modules) if check.name in self.names]
-        outcomes: dict[str, Outcome] = {}
-        errors: dict[str, str] = {}
-        try:
-            with system.at_work() as plan:
-                for check in checks:
-                    outcomes[check.name], error = self._outcome(check, Subject(plan=plan))
-                    if error:
-                        errors[check.name] = error
-        except Exception as refusal:  # the planner itself refused: no check could run
+def _row(system: _System, *, modules: Sequence[str], names: Sequence[str], effort: Effort, seed: int) -> Row:
+    """One system against all checks, in a worker."""
+    started = time.perf_counter()
+    checks = [check for _, check in collected(modules) if check.name in names]
+    outcomes: dict[str, Outcome] = {}
+    errors: dict[str, str] = {}
+    try:
+        with system.at_work() as plan:
+            subject = Subject(plan=plan)
             for check in checks:
-                outcomes.setdefault(check.name, Outcome.COULD_NOT_RUN)
-                errors.setdefault(check.name, f"planner: {type(refusal).__name__}")
-        return Row(
-            name=system.name,
-            story=system.story,
-            plan=system.plan,
-            honest=system.source is None,
-            outcomes=outcomes,
-            errors=errors,
-            seconds=time.perf_counter() - started,
-        )
-
-    def _outcome(self, check: Check, subject: Subject) -> tuple[Outcome, str | None]:
-        if not applies(check, subject):
-            return Outcome.NOT_APPLICABLE, None
-        result = attempt(check, subject, self.effort, self.seed)
-        return result.verdict, result.error
+                if not applies(check, subject):
+                    outcomes[check.name] = Outcome.NOT_APPLICABLE
+                    continue
+                result = attempt(check, subject, effort, seed)
+                outcomes[check.name] = result.verdict
+                if result.error:
+                    errors[check.name] = result.error
+    except Exception as refusal:  # the planner itself refused: no check could run
+        for check in checks:
+            outcomes.setdefault(check.name, Outcome.COULD_NOT_RUN)
+            errors.setdefault(check.name, f"planner: {type(refusal).__name__}")
+    return Row(
+        name=system.name,
+        story=system.story,
+        plan=system.plan,
+        honest=system.source is None,
+        outcomes=outcomes,
+        errors=errors,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def saboteurs(modules: Sequence[str] = SABOTEUR_MODULES) -> tuple[Saboteur, ...]:
@@ -120,8 +111,8 @@ def run_matrix(
         if saboteur.name in chosen
     ]
     rows: dict[_System, Row] = {}
-    trial = _Trial(tuple(check_modules), names, effort, seed)
-    for system, done in spread(trial.row, systems, min(len(systems), workers or os.cpu_count() or 1)):
+    row_of = partial(_row, modules=tuple(check_modules), names=names, effort=effort, seed=seed)
+    for system, done in spread(row_of, systems, min(len(systems), workers or os.cpu_count() or 1)):
         rows[system] = done()
         if progress is not None:
             progress(len(rows), len(systems), system.name)

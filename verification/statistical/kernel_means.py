@@ -115,7 +115,7 @@ def check_kernel_means(
     if family.choice.projection is not None:
         raise InvalidInputError(
             f"projection={family.choice.projection}: its repetitions share one projection and are not independent;"
-            " check the family without projection, and the projection with measured_distortion."
+            " check the family without projection; the projection has a bound of its own (distortion_bound)."
         )
     products = np.concatenate([feature_products(member, x, y) for member in drawn], axis=1)
     largest = family.facts.sparsity * family.facts.bound**2

@@ -1,8 +1,12 @@
-"""Laws of one count of noise, Poisson or negative binomial, in every form that a check uses."""
+"""Laws of one count of noise, Poisson or negative binomial, in every form that a check uses.
+
+A count is all users' noise of one kind; the shares of the users are independent and add up to it. `table` is the noise
+of a share of the users by SciPy, `mass` the definition at 40 digits, `certified` has an a-priori bound on its rounding,
+and `cumulants` are the first, the second and the fourth.
+"""
 
 from __future__ import annotations
 
-import abc
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,30 +18,8 @@ from verification.exact.brute_force import DIGITS, Mass, precise_negative_binomi
 from verification.statistical.execution.count_laws import negative_binomial_table, poisson_table
 
 
-class NoiseCount(abc.ABC):
-    """All users' noise of one kind; the shares of the users are independent and add up to it."""
-
-    __slots__ = ()
-
-    @abc.abstractmethod
-    def table(self, share: float, tail: float) -> Pmf:
-        """The noise of this share of the users, by SciPy."""
-
-    @abc.abstractmethod
-    def mass(self) -> Mass:
-        """From its definition, at 40 digits."""
-
-    @abc.abstractmethod
-    def certified(self, tail: float) -> Masses:
-        """With an a-priori bound on its rounding."""
-
-    @abc.abstractmethod
-    def cumulants(self) -> tuple[float, float, float]:
-        """The first, the second and the fourth."""
-
-
 @dataclass(frozen=True, slots=True)
-class PoissonCount(NoiseCount):
+class PoissonCount:
     """Poisson(λ). All its cumulants are λ."""
 
     mean: float
@@ -60,7 +42,7 @@ class PoissonCount(NoiseCount):
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeBinomialCount(NoiseCount):
+class NegativeBinomialCount:
     """NB(r, p), p the probability to continue; SciPy calls 1 − p by that letter."""
 
     shape: float
@@ -86,3 +68,6 @@ class NegativeBinomialCount(NoiseCount):
         r, p = self.shape, float(self.p)
         q = 1.0 - p
         return r * p / q, r * p / q**2, r * p * (1.0 + 4.0 * p + p * p) / q**4
+
+
+NoiseCount = PoissonCount | NegativeBinomialCount

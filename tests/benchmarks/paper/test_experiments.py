@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
 
 from accounting import InvalidInputError
 from accounting.choosing import choose
@@ -36,6 +38,7 @@ from privkde.learning.baselines import admitted
 from verification.statistical.goodness_of_fit import goodness_of_fit
 from verification.twins import mechanism_twin
 
+SILENT = Tracker(Progress(console=Console(quiet=True), disable=True))
 LEVEL = 1e-9
 """Of each comparison of draws with a law; twelve of them here."""
 USERS, HOLDERS = 30, 11
@@ -50,7 +53,7 @@ PROTOCOLS: dict[str, BitsumProtocol] = {
 
 def drawn(protocol: BitsumProtocol) -> Tally:
     """300,000 collections of 30 users of whom 11 hold a one, with noise that counts on 25."""
-    return counted(protocol, np.full(300_000, HOLDERS), USERS, study_generator(private_randomness(3).stream))
+    return counted(protocol, np.full(300_000, HOLDERS), USERS, study_generator(private_randomness(3)))
 
 
 @pytest.mark.parametrize("name", BITSUMS)
@@ -96,8 +99,8 @@ def test_only_the_papers_protocols_are_simulated() -> None:
 
 def test_a_study_never_draws_from_secret_randomness() -> None:
     with pytest.raises(InvalidInputError, match="insecure_seed"):
-        study_generator(private_randomness().stream)
-    first, second = (study_generator(private_randomness(7).stream).integers(1 << 60) for _ in range(2))
+        study_generator(private_randomness())
+    first, second = (study_generator(private_randomness(7)).integers(1 << 60) for _ in range(2))
     assert first == second
 
 
@@ -159,7 +162,7 @@ def unit(data: LabeledData, **changed: Any) -> Unit:
 
 def test_one_pass_sums_what_every_group_holds(data: LabeledData) -> None:
     """Against a loop over groups, with the same draws; and all groupings see the same bits."""
-    family, stream = unit(data).family(data.dim), private_randomness(1).stream
+    family, stream = unit(data).family(data.dim), private_randomness(1)
     other = np.roll(data.numbers, 1)
     found = group_sums(family, data.rows, [data.numbers, other], 3, stream=stream)
     scaled = family.scaled_features(admitted(family, data.rows, np.arange(600)))
@@ -194,7 +197,7 @@ def test_cells_have_names_of_their_own_and_baselines_only_where_features_are_who
 @pytest.fixture(scope="module")
 def finished(data: LabeledData, tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Results]:
     study = Study(data=(data,), vocabulary=None, settings=SETTINGS, folder=tmp_path_factory.mktemp("study") / "cells")
-    return study, run(study, Tracker(None), workers=1)
+    return study, run(study, SILENT, workers=1)
 
 
 def test_a_cell_does_not_depend_on_which_others_are_measured(
@@ -214,14 +217,14 @@ def test_a_second_run_measures_nothing_again_and_a_wider_one_only_what_is_new(
 ) -> None:
     study, results = finished
     before = {path: path.stat().st_mtime_ns for path in study.folder.iterdir()}
-    assert run(study, Tracker(None), workers=1) == results
+    assert run(study, SILENT, workers=1) == results
     assert {path: path.stat().st_mtime_ns for path in study.folder.iterdir()} == before
     wider = replace(study, settings=replace(SETTINGS, epsilons=(4.0, 20.0)))
-    found = run(wider, Tracker(None), workers=1)
+    found = run(wider, SILENT, workers=1)
     for kernel, cells in results.data[0].kernels.items():
         assert cells.items() <= found.data[0].kernels[kernel].items()
         assert len(found.data[0].kernels[kernel]) > len(cells)
-    assert run(study, Tracker(None), workers=1) == results  # what was asked for, and nothing else
+    assert run(study, SILENT, workers=1) == results  # what was asked for, and nothing else
 
 
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(
@@ -233,7 +236,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(
     kept = [*study.folder.glob("noise-*"), *sorted(study.folder.glob("cells-*"))[::2]]
     for path in kept:
         (folder / path.name).write_bytes(path.read_bytes())
-    assert run(replace(study, folder=folder), Tracker(None), workers=1) == results
+    assert run(replace(study, folder=folder), SILENT, workers=1) == results
 
 
 def test_the_numbers_tell_what_theory_says(finished: tuple[Study, Results]) -> None:
@@ -390,7 +393,7 @@ def test_a_class_that_nobody_reports_is_named(tmp_path: Path) -> None:
     lonely = LabeledData.read(archive(tmp_path / "lonely.npz", X_train=x, y_train=y))
     study = Study(data=(lonely,), vocabulary=None, settings=SETTINGS, folder=tmp_path / "cells")
     with pytest.raises(InvalidInputError, match="'blue' of 'lonely' is reported by 1 users"):
-        run(study, Tracker(None), workers=1)
+        run(study, SILENT, workers=1)
 
 
 def test_bars_in_names_do_not_break_tables() -> None:

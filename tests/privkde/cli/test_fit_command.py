@@ -62,8 +62,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main([*PLAN, "--output", str(folder / "density.json")]) == 0
     assert main([*PLAN, *CLASSES, "--output", str(folder / "classes.json")]) == 0
     for name in ("density", "classes"):
-        fit = ["fit", str(folder / "data.npz"), "--plan", str(folder / f"{name}.json"), "--insecure-seed", "7"]
-        assert main([*fit, "-o", str(folder / f"{name}.model")]) == 0
+        command = fit(folder / "data.npz", folder / f"{name}.json", folder / f"{name}.model", "--insecure-seed", "7")
+        assert main(command) == 0
     return folder
 
 
@@ -86,7 +86,8 @@ def out(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 
 
 def fit(data: Path, plan: Path, model: Path, *extra: str) -> list[str]:
-    return ["fit", str(data), "--plan", str(plan), "-o", str(model), *extra]
+    declared = ["--classes", "north,south"] if plan.name == "classes.json" else []
+    return ["fit", str(data), "--plan", str(plan), "-o", str(model), *declared, *extra]
 
 
 def test_classifier_from_file_to_words(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
@@ -171,13 +172,53 @@ def test_small_classes_are_refused_or_excluded(
     request = [*PLAN, "--classes", "3", "--label-epsilon", "8", "--min-users", "150", "--output", str(plan)]
     assert main(request) == 0
     capsys.readouterr()
-    assert "class 'west'" in refuse(capsys, *fit(data, plan, model, "--insecure-seed", "3"))
+    command = fit(data, plan, model, "--insecure-seed", "3", "--classes", "north,south,west")
+    assert "class 'west'" in refuse(capsys, *command)
     assert not model.exists()
-    assert main(fit(data, plan, model, "--insecure-seed", "3", "--small-classes", "exclude")) == 0
+    assert main([*command, "--small-classes", "exclude"]) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("privkde: warning: excluded: class 'west'")
     assert "(excluded)" in captured.out
     assert DensityModel.load(model).labels == ("north", "south")
+
+
+def test_classes_that_are_not_declared_are_said_to_be_read_off(
+    capsys: pytest.CaptureFixture[str], shop: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    plan, model = shop / "classes.json", tmp_path / "model"
+    undeclared = ["fit", str(shop / "data.npz"), "--plan", str(plan), "-o", str(model)]
+    assert main(undeclared) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("privkde: warning: classes were not declared (classes=, --classes)")
+    assert not DensityModel.load(model).classes_declared
+    undeclared[1] = str(changed(y_train=np.arange(USERS) % 3))
+    assert "the plan is for 2 classes and the labels hold 3" in refuse(capsys, *undeclared)
+    declared = fit(shop / "data.npz", plan, model)
+    assert main(declared) == 0
+    assert capsys.readouterr().err == ""
+    assert DensityModel.load(model).classes_declared
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "published"),
+    [
+        (np.arange(USERS) % 2, "2", (0, 1)),
+        (np.zeros(USERS, np.int64), "2", (0, 1)),
+        (np.where(np.arange(USERS) % 2, 7, -3), "7, -3", (-3, 7)),
+        (np.where(np.arange(USERS) % 2, 0.5, 2.0).astype("U3"), "0.5,2.0", ("0.5", "2.0")),
+        (np.zeros(USERS), "0,1", (0.0, 1.0)),
+        (np.arange(USERS) % 2 == 0, "0,1", (0, 1)),
+    ],
+    ids=str,
+)
+def test_classes_are_declared_by_name_or_number(
+    *, shop: Path, changed: Callable[..., Path], labels: NDArray[Any], classes: str, published: tuple[Any, ...]
+) -> None:
+    data = changed(y_train=labels)
+    model = data.parent / "model"
+    assert main([*fit(data, shop / "classes.json", model), f"--classes={classes}"]) == 0
+    assert DensityModel.load(model).labels == published
 
 
 def damaged_rows() -> NDArray[np.float32]:
@@ -197,7 +238,8 @@ def damaged_rows() -> NDArray[np.float32]:
         ({"X_train": arrays()["X_train"][:90]}, "density", "the plan is for 600 users and array 'X_train'"),
         ({"X_train": np.zeros((USERS, DIM), np.int64)}, "density", "vectors are real"),
         ({"y_train": arrays()["y_train"][:90]}, "classes", "labels of shape (90,) for 600 users"),
-        ({"y_train": np.arange(USERS) % 3}, "classes", "the plan is for 2 classes and the labels hold 3"),
+        ({"y_train": np.arange(USERS) % 3}, "classes", "--classes holds texts and the labels are numbers"),
+        ({"y_train": np.where(np.arange(USERS) == 9, "west", arrays()["y_train"])}, "classes", "the label of row 9 is"),
         ({"y_train": arrays()["y_train"].astype(object)}, "classes", "arrays"),
     ],
 )
@@ -231,6 +273,10 @@ def test_bad_data_are_named_and_nothing_is_written(
         (["--outside", "ignore"], "--outside"),
         (["--path", "short"], "--path"),
         (["--labels", "y_train"], "the plan has no classes"),
+        (["--classes", "north,south"], "--classes declares 2 classes and the plan is for no classes"),
+        (["--classes", "north"], "must be different names"),
+        (["--classes", "north,"], "must be different names"),
+        (["--classes", "north,south,north"], "must be different names"),
         (["--vectors", "Y"], "has no array 'Y'; it has X_train"),
         (["--vektors", "Y"], "Did you mean --vectors"),
     ],

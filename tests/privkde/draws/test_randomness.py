@@ -99,7 +99,7 @@ def test_secret_streams_differ_and_come_from_the_operating_system(monkeypatch: p
     first, second = private_randomness(), private_randomness()
     assert first.secret
     assert second.secret
-    assert taken(first.stream, 32) != taken(second.stream, 32)
+    assert taken(first, 32) != taken(second, 32)
     asked: list[int] = []
 
     def fixed(count: int) -> bytes:
@@ -107,18 +107,18 @@ def test_secret_streams_differ_and_come_from_the_operating_system(monkeypatch: p
         return bytes(range(count))
 
     monkeypatch.setattr("os.urandom", fixed)
-    assert taken(private_randomness().stream, 32) == taken(ByteStream(bytes(range(32))), 32)
+    assert taken(private_randomness(), 32) == taken(ByteStream(bytes(range(32))), 32)
     assert new_public_seed() == bytes(range(16)).hex()
     assert asked == [32, 16]
 
 
 def test_seeded_streams_are_reproducible_and_say_so() -> None:
     assert not private_randomness(7).secret
-    assert taken(private_randomness(7).stream, 32) == taken(private_randomness(7).stream, 32)
+    assert taken(private_randomness(7), 32) == taken(private_randomness(7), 32)
     expected = hashlib.sha256(b"privkde insecure seed/1 7").digest()
-    assert taken(private_randomness(7).stream, 32) == taken(ByteStream(expected), 32)
+    assert taken(private_randomness(7), 32) == taken(ByteStream(expected), 32)
     seeds = [0, 1, 10, 2**64, 2**128 - 1]
-    assert len({taken(private_randomness(seed).stream, 32) for seed in seeds}) == len(seeds)
+    assert len({taken(private_randomness(seed), 32) for seed in seeds}) == len(seeds)
 
 
 def drawn_by_a_fork(*streams: ByteStream) -> list[bytes]:
@@ -142,7 +142,7 @@ def drawn_by_a_fork(*streams: ByteStream) -> list[bytes]:
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests leave threads; this fork needs none
 def test_forked_processes_share_no_secrets() -> None:
     """Twice the same noise would show which messages carry data; a seeded run is the same wherever it runs."""
-    secret, seeded = private_randomness().stream, private_randomness(7).stream
+    secret, seeded = private_randomness(), private_randomness(7)
     child, grandchild = secret.child("a"), secret.child("a").child("b")
     streams = (secret, child, grandchild, ByteStream(bytes(32), secret=True))
     forks = [drawn_by_a_fork(*streams) for _ in range(2)]
@@ -153,7 +153,7 @@ def test_forked_processes_share_no_secrets() -> None:
     assert len({*drawn}) == len(drawn) - 1
     assert known <= {*here}
     assert known.isdisjoint({*forks[0], *forks[1]})
-    expected = [taken(private_randomness(7).stream, 32), taken(private_randomness(7).stream.child("a"), 32)]
+    expected = [taken(private_randomness(7), 32), taken(private_randomness(7).child("a"), 32)]
     assert drawn_by_a_fork(seeded) == expected
     assert [taken(seeded, 32), taken(seeded.child("a"), 32)] == expected
 
@@ -165,8 +165,8 @@ def test_secrecy_is_inherited_and_changes_no_byte() -> None:
         assert (parent.secret, child.secret, child.child("b").secret) == (secret,) * 3
         assert taken(parent, 32) == taken(ByteStream(bytes(32)), 32)
         assert taken(child, 32) == taken(ByteStream(bytes(32)).child("a", 1), 32)
-    assert private_randomness().stream.secret
-    assert not private_randomness(7).stream.secret
+    assert private_randomness().secret
+    assert not private_randomness(7).secret
     assert not public_stream("00" * 16).secret
     assert not ByteStream(bytes(32)).secret
 
@@ -178,9 +178,9 @@ def test_public_seeds_of_a_run_are_fresh_or_follow_from_its_seed() -> None:
     for seed in seeds:
         public_stream(seed)
     randomness = private_randomness(7)
-    randomness.stream.take(5)
+    randomness.take(5)
     assert randomness.public_seed() == seeds[2] == randomness.public_seed()
-    assert seeds[2] == taken(private_randomness(7).stream.child("public"), 16).hex()
+    assert seeds[2] == taken(private_randomness(7).child("public"), 16).hex()
     assert private_randomness(8).public_seed() != seeds[2]
 
 

@@ -337,7 +337,7 @@ def test_files_that_a_killed_worker_left_are_not_counted(tmp_path: Path) -> None
 
 
 def test_secret_streams_stay_where_they_are_and_seeded_ones_can_be_made_again() -> None:
-    secret = private_randomness().stream
+    secret = private_randomness()
     for stream in (secret, SEEDED):
         with pytest.raises(TypeError, match="not copied"):
             pickle.dumps(stream)
@@ -362,7 +362,7 @@ def test_every_block_draws_under_a_key_of_its_own(monkeypatch: pytest.MonkeyPatc
         return packets(self, *arguments, stream=stream, **options)
 
     monkeypatch.setattr(Randomizer, "packets", spied)
-    stream = private_randomness().stream
+    stream = private_randomness()
     for _ in range(2):
         collected(BeamEngine(), announcement_of("rr"), ROWS, np.arange(24), stream=stream, path="faithful")
     assert len(begun) == len(set(begun)) == 6
@@ -380,7 +380,7 @@ def playing(stream: ByteStream, **options: Any) -> Callable[[Block], list[Partia
 def test_a_worker_draws_again_for_every_block(path: str) -> None:
     """The same users twice: secret counts of 30 instances agree by chance with less than 1e-15, seeded ones always."""
     block = Block(0, np.arange(8))
-    for stream, repeated in ((private_randomness().stream, False), (SEEDED, True)):
+    for stream, repeated in ((private_randomness(), False), (SEEDED, True)):
         play = playing(stream, path=path)
         (first,), (second,) = play(block), play(block)
         assert first.n_users == second.n_users == 8
@@ -391,7 +391,7 @@ def test_a_worker_draws_again_for_every_block(path: str) -> None:
 def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
     beaten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, block = playing(private_randomness().stream, folder=tmp_path), Block(0, np.arange(8))
+    play, block = playing(private_randomness(), folder=tmp_path), Block(0, np.arange(8))
     held = []
     for _ in range(2):
         assert [counts.complaint for counts in play(block)] == [None]
@@ -404,12 +404,12 @@ def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
 
 def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> None:
     users = Users(announcement=announcement_of("rr"), rows=ROWS, index=np.arange(24))
-    BeamEngine().randomize(users, tmp_path, stream=private_randomness().stream)
+    BeamEngine().randomize(users, tmp_path, stream=private_randomness())
     held = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert len(set(held.values())) == 3
     for one in (LocalEngine(), BeamEngine()):
         with pytest.raises(InvalidInputError, match=r"already holds 'part-0+\.packets'; users answer only once"):
-            one.randomize(users, tmp_path, stream=private_randomness().stream)
+            one.randomize(users, tmp_path, stream=private_randomness())
     assert held == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
 

@@ -459,7 +459,9 @@ def test_query_features_reach_their_bound_and_do_not_pass_it() -> None:
     rounded_up = 0
     for dim in range(2, 30):
         family = KernelChoice(name="inner-product-signs", dim=dim, repetitions=8).build(SEED)
-        largest = float(np.max(np.abs(family.query_features(50.0 * np.eye(dim)))))
+        assert isinstance(family, SignFamily)
+        along = 1.00005 * family.weights.T.astype(np.float64)  # σ·x/√d is 1.00005 before it is clipped
+        largest = float(np.max(np.abs(family.query_features(along))))
         assert family.facts.bound * (1 - 2e-7) <= largest <= family.facts.bound
         rounded_up += single(family.facts.bound) > family.facts.bound
     assert rounded_up > 0

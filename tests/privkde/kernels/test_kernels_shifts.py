@@ -19,13 +19,16 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting import kernels as facts_of_kernels
-from accounting.kernels import KERNELS, KernelFacts, kernel_named
+from accounting.kernels import KERNELS, MOST_DIMENSIONS, KernelFacts, kernel_named
 from accounting.mechanisms import RandomizedResponse
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.kernels.inner_product import SignFamily
+from privkde.kernels.norms import NORM_ERROR
 from privkde.protocol import announcement
 from privkde.protocol.announcement import Announcement
+from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.joint_labels import JointLayout
+from tests.privkde.long_vectors import SHAPES, long_vectors
 from tests.privkde.unplanned import SEED, unplanned
 
 Floats = NDArray[np.float64]
@@ -167,6 +170,60 @@ def test_an_untrue_bound_is_found() -> None:
         less = replace(family.facts, squared_shift=0.5 * family.facts.touched.shift_budget)
         with pytest.raises(AssertionError):
             respected(found, less)
+
+
+# --- single precision -----------------------------------------------------------------------------
+
+
+LONG: dict[str, dict[str, Any]] = {
+    "identity": {"name": "inner-product", "dim": MOST_DIMENSIONS},
+    "rotated": {"name": "inner-product", "dim": MOST_DIMENSIONS, "bound": 0.004},
+    "clipped": {"name": "inner-product", "dim": MOST_DIMENSIONS, "bound": 0.001},
+    "rotated, dim prime": {"name": "inner-product", "dim": 100_003, "bound": 0.013},
+    "signs": {"name": "inner-product-signs", "dim": MOST_DIMENSIONS, "repetitions": 16},
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_nobody_shifts_further_in_many_dimensions(name: str) -> None:
+    """Opposite vectors of norm 1, as the check admits them: Σ t² is ‖f(x)/R‖², and near Δ² where nothing is clipped."""
+    family = KernelChoice(**LONG[name]).build(SEED)
+    dim, declared = family.facts.dim, family.facts.squared_shift
+    assert declared is not None
+    for shape in SHAPES:
+        x = checked_vectors(long_vectors(shape, dim), dim, unit_norm=True, outside="project")
+        there, back = (family.scaled_features(sign * x).astype(np.float64) for sign in (1.0, -1.0))
+        found = np.sum((there - back) ** 2, axis=1) / 4.0
+        assert np.all(found <= declared)
+        if name in ("identity", "rotated", "rotated, dim prime"):
+            lost = 1.0 - found * family.facts.bound**2
+            assert np.all(lost >= -2.0 * NORM_ERROR - 1e-6), "the slack is not used up"
+            assert np.min(lost) <= 1e-3, "the shift is near the bound"
+
+
+@pytest.mark.parametrize("name", ["identity", "rotated", "clipped", "tall signs", "wide signs", "one sign"])
+def test_features_are_held_to_the_declared_shift_whatever_rounding_does(name: str) -> None:
+    """Vectors longer than any rounding makes them: features come near Δ and stop there."""
+    family = CHOICES[name].build(SEED)
+    declared = family.facts.squared_shift
+    assert declared is not None
+    x = np.random.default_rng(5).normal(size=(500, family.facts.dim))
+    x *= np.geomspace(1.0, 100.0, len(x))[:, None] / np.linalg.norm(x, axis=1, keepdims=True)
+    features = family.scaled_features(x).astype(np.float64)
+    found = np.sum(features**2, axis=1)
+    assert np.all(found <= declared)
+    assert np.all(np.abs(features) <= 1.0)
+    if family.facts.n_instances > declared:  # else [−1, 1] is the tighter bound
+        assert np.max(found) >= (1.0 - 5.0 * NORM_ERROR) * declared
+
+
+@pytest.mark.parametrize("name", ["identity", "rotated", "tall signs", "wide signs"])
+def test_features_of_the_unit_ball_are_not_touched(name: str) -> None:
+    family = CHOICES[name].build(SEED)
+    x = np.random.default_rng(6).normal(size=(500, family.facts.dim))
+    x *= (1.0 + NORM_ERROR) / np.linalg.norm(x, axis=1, keepdims=True)
+    clipped = np.clip(family.query_features(x) / family._bound, -1.0, 1.0)
+    np.testing.assert_allclose(family.scaled_features(x), clipped, rtol=3e-7)
 
 
 # --- joint labels ---------------------------------------------------------------------------------

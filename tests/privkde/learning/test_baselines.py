@@ -1,7 +1,4 @@
-"""The baselines do what their contracts say: exact means, planned noise, sensitivities that nobody exceeds.
-
-Statistical tests: `test_local_sums_are_unbiased_with_the_planned_flips`, 5 times at level 1e-10. They add up to 5e-10.
-"""
+"""The baselines do what their contracts say: exact means, planned noise, sensitivities that nobody exceeds."""
 
 from __future__ import annotations
 
@@ -14,13 +11,11 @@ from numpy.typing import NDArray
 
 from accounting import Adjacency, InfeasibleError, InvalidInputError, Plan, View
 from accounting.kernels import KERNELS
-from privkde.bitsum import Tally
-from privkde.bitsum.randomized_response import RandomizedResponseBitsum
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import normals
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.learning import baselines
-from privkde.learning.baselines import baseline, central_sums, exact_densities, local_sums
+from privkde.learning.baselines import baseline, central_sums, exact_densities
 from privkde.storage.user_blocks import MOST_ROWS
 from tests import twins
 from tests.plans import plan_for
@@ -189,111 +184,6 @@ def test_the_sums_really_move_by_that_much() -> None:
     assert distance == pytest.approx(float(baseline(plans[0], "central").contract.parameters["sensitivity"]), rel=1e-6)
 
 
-# --- local ------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_local_sums_are_unbiased_with_the_planned_flips(kernel: str) -> None:
-    """Each sum is an affine function of n independent bits: Bernstein's bound with the exact variance.
-
-    False alarms: 1e-10 for each kernel, seed fixed before looking. Power: a flip probability used that is not the
-    one subtracted shifts all sums together; the next test shows that 10 % of 1 − 2p are seen.
-    """
-    deviations, allowed = local_deviations(kernel, planned=None)
-    assert np.all(deviations <= allowed), (deviations, allowed)
-
-
-def local_deviations(kernel: str, planned: float | None) -> tuple[Floats, Floats]:
-    """How far the local sums are from Σ f(x_u), and how far they may be, for all instances together and each alone."""
-    family, plans = family_of(kernel), [plan_of(kernel)]
-    x = np.repeat(rows(1, seed=5), 20_000, axis=0).astype(np.float32)
-    flip = float(baseline(plans[0], "local").contract.parameters["flip_probability"])
-    assert 0.01 < flip < 0.49
-    found = local_sums(family, plans, x, [np.arange(len(x))], stream=stream()).sums[0]
-    scaled = family.scaled_features(x[:1])[0].astype(np.float64)
-    # One sum is R(2(c − np)/(1−2p) − n) with c ~ Bin(n, q), q = ½ + (½ − p)F.
-    p = flip if planned is None else planned
-    q = 0.5 + (0.5 - p) * scaled
-    scale = 2.0 * family.facts.bound / (1.0 - 2.0 * p)
-    weights = np.vstack([np.eye(len(scaled)), np.sign(scaled)])  # each sum, and all of them
-    variance = len(x) * (weights**2) @ (q * (1.0 - q)) * scale**2
-    log = math.log(2.0 * len(weights) / 1e-10)
-    allowed = np.sqrt(2.0 * variance * log) + 2.0 * scale * log / 3.0
-    expected = len(x) * family.facts.bound * scaled
-    return np.abs(weights @ (found - expected)), allowed
-
-
-class Careless(RandomizedResponseBitsum):
-    """Users flip less than planned; the analyzer undoes the planned flips."""
-
-    def respond(self, scaled: NDArray[np.float32], stream: ByteStream) -> NDArray[np.uint8]:
-        return RandomizedResponseBitsum(flip=self.flip - 0.05 * (1.0 - 2.0 * self.flip)).respond(scaled, stream)
-
-
-class Forgetful(RandomizedResponseBitsum):
-    """The analyzer forgets to undo the flips."""
-
-    def estimate(self, tally: Tally, n_users: int) -> Floats:
-        return np.asarray(tally.ones, dtype=np.float64)
-
-
-@pytest.mark.parametrize("saboteur", [Careless, Forgetful])
-def test_another_flip_probability_is_refuted(
-    saboteur: type[RandomizedResponseBitsum], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned = float(baseline(plan_of("inner-product"), "local").contract.parameters["flip_probability"])
-    monkeypatch.setattr(baselines, "RandomizedResponseBitsum", saboteur)
-    deviations, allowed = local_deviations("inner-product", planned)
-    assert deviations[-1] > allowed[-1]
-
-
-def test_the_planned_flips_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    used = []
-    honest = RandomizedResponseBitsum
-
-    def noticed(*, flip: float) -> Any:
-        used.append(flip)
-        return honest(flip=flip)
-
-    monkeypatch.setattr(baselines, "RandomizedResponseBitsum", noticed)
-    plans = [plan_of("gaussian"), plan_of("gaussian", 100)]
-    found = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
-    assert used == [baseline(plan, "local").contract.parameters["flip_probability"] for plan in plans]
-    assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
-    again = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
-    np.testing.assert_array_equal(found.sums, again.sums)
-    assert not np.array_equal(found.sums[0], found.sums[1]), "each group draws for itself; single sums may agree"
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_local_sums_undo_the_flips_exactly(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With c users that report a one, the sum is R(2(c − np)/(1 − 2p) − n); here everybody with F > 0 does."""
-
-    def signs(_: Any, scaled: NDArray[np.float32], __: ByteStream) -> NDArray[np.uint8]:
-        return (scaled > 0.0).astype(np.uint8)
-
-    monkeypatch.setattr(RandomizedResponseBitsum, "respond", signs)
-    family, plan, x = family_of(kernel), plan_of(kernel), rows(70).astype(np.float32)
-    found = local_sums(family, [plan], x, [np.arange(70)], stream=stream()).sums[0]
-    p = float(baseline(plan, "local").contract.parameters["flip_probability"])
-    counts = (family.scaled_features(x) > 0.0).sum(axis=0)
-    expected = family.facts.bound * (2.0 * (counts - 70 * p) / (1.0 - 2.0 * p) - 70)
-    np.testing.assert_allclose(found, expected, rtol=1e-12)
-
-
-def test_blocks_and_groups_draw_their_own_bits() -> None:
-    """All users alike, so that equal draws would give equal counts: no two blocks or groups share theirs."""
-    x = np.zeros((4 * MOST_ROWS, DIM))
-    parts = [np.arange(MOST_ROWS) + MOST_ROWS * i for i in range(4)]
-    plan = plan_of("inner-product")
-    one = [local_sums(family_of("inner-product"), [plan], x, [part], stream=stream()).sums for part in parts]
-    np.testing.assert_array_equal(one[0], one[1])  # the same stream, the same place in it: the same draws
-    groups = local_sums(family_of("inner-product"), [plan] * 4, x, parts, stream=stream()).sums
-    assert len({row.tobytes() for row in groups}) == 4
-    whole = local_sums(family_of("inner-product"), [plan], x, [np.arange(len(x))], stream=stream()).sums[0]
-    assert np.any(whole != 4.0 * groups[0])
-
-
 # --- contracts and refusals -------------------------------------------------------------------------------------------
 
 
@@ -313,27 +203,25 @@ def test_without_delta_there_is_no_baseline_to_run() -> None:
         users=50, dim=DIM, kernel="gaussian", repetitions=6, bitsum="pure", epsilon=8.0, delta=0.0, allow_useless=True
     )
     x, index = rows(50), [np.arange(50)]
-    for run, name in ((central_sums, "central"), (local_sums, "local")):
+    with pytest.raises(InfeasibleError, match=r"no central baseline.*delta=0"):
+        central_sums(family_of("gaussian"), [pure], x, index, stream=stream())
+    for name in ("central", "local"):
         with pytest.raises(InfeasibleError, match=rf"no {name} baseline.*delta=0"):
-            run(family_of("gaussian"), [pure], x, index, stream=stream())
-        with pytest.raises(InfeasibleError):
             baseline(pure, name)
 
 
-@pytest.mark.parametrize("run", [central_sums, local_sums])
-def test_a_plan_for_another_kernel_is_refused(run: Any) -> None:
+def test_a_plan_for_another_kernel_is_refused() -> None:
     """Its sensitivity would be wrong, and the contract with it."""
     for other in (plan_of("inner-product-signs"), unplanned(small_laws(50)["rr"], kernel="gaussian", dim=DIM)):
         with pytest.raises(InvalidInputError, match="another kernel"):
-            run(family_of("gaussian"), [other], rows(50), [np.arange(50)], stream=stream())
+            central_sums(family_of("gaussian"), [other], rows(50), [np.arange(50)], stream=stream())
 
 
 def test_a_group_without_users_is_refused() -> None:
     family, x, empty = family_of("gaussian"), rows(50), [np.arange(50), np.arange(0)]
     plans = [plan_of("gaussian")] * 2
-    for run in (central_sums, local_sums):
-        with pytest.raises(InvalidInputError, match="group 1 has no users"):
-            run(family, plans, x, empty, stream=stream())
+    with pytest.raises(InvalidInputError, match="group 1 has no users"):
+        central_sums(family, plans, x, empty, stream=stream())
     with pytest.raises(InvalidInputError, match="group 1 has no users"):
         exact_densities(family, x, empty, x[:1])
 
@@ -341,8 +229,7 @@ def test_a_group_without_users_is_refused() -> None:
 def test_a_bad_row_is_named() -> None:
     x, backwards = rows(300), [np.arange(300)[::-1]]
     x[280, 1] = np.nan
-    for run in (central_sums, local_sums):
-        with pytest.raises(InvalidInputError, match="row 280 "):
-            run(family_of("gaussian"), [plan_of("gaussian")], x, backwards, stream=stream())
+    with pytest.raises(InvalidInputError, match="row 280 "):
+        central_sums(family_of("gaussian"), [plan_of("gaussian")], x, backwards, stream=stream())
     with pytest.raises(InvalidInputError, match="row 280 "):
         exact_densities(family_of("gaussian"), x, backwards, x[:1])

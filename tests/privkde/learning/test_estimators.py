@@ -6,6 +6,7 @@ import dataclasses
 import math
 import re
 import traceback
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from accounting import Adjacency, Contract, Guarantee, InfeasibleError, InvalidI
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS, LabelResponse
 from privkde import PrivateKDE, PrivateKDEClassifier
+from privkde.learning.estimators import UndeclaredClassesWarning
 from privkde.protocol.model import DensityModel
 from privkde.protocol.rounds import ExcludedClassWarning
 from privkde.storage.container import DamagedFileError
@@ -46,6 +48,7 @@ def unit_rows(count: int = USERS, seed: int = 1) -> Floats:
 
 X = unit_rows()
 Y = np.where(np.arange(USERS) % 3 == 0, "b", "a")
+CLASSES = ("a", "b")
 
 
 def settings(kernel: str) -> dict[str, Any]:
@@ -57,7 +60,7 @@ def kde(**changes: Any) -> PrivateKDE:
 
 
 def classifier(**changes: Any) -> PrivateKDEClassifier:
-    return PrivateKDEClassifier(**(SETTINGS | {"bitsum": "pure", "insecure_seed": 1} | changes))
+    return PrivateKDEClassifier(**(SETTINGS | {"bitsum": "pure", "insecure_seed": 1, "classes": CLASSES} | changes))
 
 
 def guarantees(contract: Contract) -> dict[tuple[Adjacency, View], tuple[float, float]]:
@@ -101,7 +104,7 @@ def test_the_documented_calls_of_the_classifier(tmp_path: Path) -> None:
     x = random.normal(size=(1500, 2)) * 0.3 + 3.0 * y[:, None]
     fitted = PrivateKDEClassifier(
         kernel="gaussian", bitsum="rr", epsilon=4.0, delta=1e-6, label_epsilon=5.0, labels="separate",
-        insecure_seed=None, repetitions=64,
+        insecure_seed=None, repetitions=64, classes=[0, 1],
     ).fit(x, y)  # fmt: skip
     assert isinstance(fitted, PrivateKDEClassifier)
     queries = np.array([[0.0, 0.0], [3.0, 3.0]])
@@ -283,7 +286,7 @@ def test_each_class_is_made_of_the_users_that_reported_it() -> None:
 )
 def test_labels_of_any_type_survive_a_file(classes: list[Any], tmp_path: Path) -> None:
     y = np.array(classes)[(Y == "b").astype(int)]
-    fitted = classifier(label_epsilon=100.0).fit(X, y)
+    fitted = classifier(classes=classes, label_epsilon=100.0).fit(X, y)
     path = tmp_path / "model.npz"
     fitted.save(path)
     loaded = PrivateKDEClassifier.load(path)
@@ -325,12 +328,58 @@ def test_labels_that_are_no_classes_are_refused(classes: Any, y: Any, told: str)
         classifier(classes=classes).fit(X, y)
 
 
+def with_a_class_of_one() -> NDArray[Any]:
+    return np.where(np.arange(USERS) == 7, "secret illness", Y)
+
+
+@pytest.mark.parametrize("labels", ["joint", "separate"])
+@pytest.mark.parametrize("seed", [None, 1])
+def test_classes_read_off_the_data_are_said_to_be(labels: str, seed: int | None, tmp_path: Path) -> None:
+    """A user with a class of its own: published, so there is a warning, and a contract that claims nothing of it."""
+    options = {"labels": labels, "insecure_seed": seed, "label_epsilon": 1.0, "repetitions": 2, "bitsum": "poisson"}
+    open_set = classifier(**options, classes=None, epsilon=50.0, small_classes="exclude", allow_useless=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        open_set.fit(X, with_a_class_of_one())
+    said = [warning for warning in caught if warning.category is UndeclaredClassesWarning]
+    assert len(said) == 1
+    assert said[0].filename == __file__, "it points at who called fit"
+    assert "secret" not in str(said[0].message)
+    assert "secret illness" in open_set.model_.labels
+    open_set.save(tmp_path / "model.npz")
+    for model in (open_set.model_, DensityModel.load(tmp_path / "model.npz")):
+        assert not model.classes_declared
+        whole = model.contract if seed is None else model.contract.parts[0]
+        assert "the set of labels is public: it was read off the data" in " ".join(whole.assumed)
+
+
+@pytest.mark.parametrize("labels", ["joint", "separate"])
+def test_declared_classes_do_not_depend_on_the_data(labels: str, tmp_path: Path) -> None:
+    """Whoever has which class, and whether anybody has it."""
+    declared = ["b", "c", "a"]
+    options = {"labels": labels, "label_epsilon": 0.5, "repetitions": 2, "bitsum": "poisson", "epsilon": 50.0}
+    for y in (Y, np.where(np.arange(USERS) == 7, "c", Y), np.full(USERS, "a")):
+        model = classifier(**options, classes=declared, small_classes="exclude", allow_useless=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UndeclaredClassesWarning)
+            warnings.simplefilter("ignore", ExcludedClassWarning)
+            model.fit(X, y)
+        assert model.model_.labels == ("a", "b", "c")
+        assert model.model_.classes_declared
+        assert "read off" not in str(model.contract_)
+        model.save(tmp_path / "model.npz")
+        assert DensityModel.load(tmp_path / "model.npz").labels == ("a", "b", "c")
+    with pytest.raises(InvalidInputError, match=r"label of row 7 is not among the declared classes \(1 such"):
+        classifier(**options).fit(X, with_a_class_of_one())
+
+
 def test_small_classes_are_refused_or_left_out() -> None:
     y = np.where(np.arange(USERS) < 1, "Rare", Y)  # the first in order, so that all others move up
+    declared = ["Rare", *CLASSES]
     with pytest.raises(PrivkdeError, match="class 'Rare', reported by 1 users"):
-        classifier(label_epsilon=100.0).fit(X, y)
+        classifier(classes=declared, label_epsilon=100.0).fit(X, y)
     with pytest.warns(ExcludedClassWarning, match="excluded: class 'Rare', reported by 1 users"):
-        fitted = classifier(label_epsilon=100.0, small_classes="exclude").fit(X, y)
+        fitted = classifier(classes=declared, label_epsilon=100.0, small_classes="exclude").fit(X, y)
     assert fitted.classes_.tolist() == ["a", "b"]
     assert list(fitted.plan_) == ["a", "b"]
     assert fitted.reported_counts_ == {"Rare": 1, "a": 40, "b": 19}, "what was published of labels is kept"
@@ -338,7 +387,7 @@ def test_small_classes_are_refused_or_left_out() -> None:
     assert set(fitted.predict(X)) <= {"a", "b"}
     assert fitted.contract_.parts[0].parameters["classes"] == 3, "labels were randomized over all classes"
     with pytest.raises(InvalidInputError, match="small_classes"):
-        classifier(small_classes="drop").fit(X, y)
+        classifier(classes=declared, small_classes="drop").fit(X, y)
 
 
 def test_min_users_is_promised_to_every_class() -> None:
@@ -371,7 +420,7 @@ def test_the_mean_rule_finds_the_nearest_mean() -> None:
     far = np.tile([0.9, 0.0, 0.0], (400, 1))
     x = np.concatenate([far, 0.05 * unit_rows(400)])
     y = np.repeat(["far", "origin"], 400)
-    fitted = classifier(kernel="inner-product", label_epsilon=100.0).fit(x, y)
+    fitted = classifier(kernel="inner-product", label_epsilon=100.0, classes=["far", "origin"]).fit(x, y)
     query = np.array([[0.2, 0.0, 0.0], [0.8, 0.0, 0.0]])
     assert fitted.predict(query).tolist() == ["far", "far"]
     # ‖f‖² = 1 is assumed and wrong here for both classes, by at most 1/n.
@@ -441,7 +490,7 @@ def test_bad_data_are_found_before_anything_is_planned(kernel: str, monkeypatch:
         with pytest.raises(InvalidInputError, match="row 7 "):
             PrivateKDE(bitsum="pure", **settings(kernel)).fit(x)
         with pytest.raises(InvalidInputError, match="row 7 "):
-            PrivateKDEClassifier(bitsum="pure", **settings(kernel)).fit(x, Y)
+            PrivateKDEClassifier(bitsum="pure", classes=CLASSES, **settings(kernel)).fit(x, Y)
 
 
 def test_text_among_the_data_is_not_quoted() -> None:
@@ -617,7 +666,7 @@ def test_a_fit_that_fails_leaves_the_estimator_as_it_was(broken: str, monkeypatc
     """Another dimension and other labels in the second fit: nothing of them may stay."""
     wide = np.concatenate([X, X], axis=1) / 2.0
     new, error = np.where(Y == "a", "c", "d"), InvalidInputError
-    density, classes = kde().fit(X), classifier(label_epsilon=100.0).fit(X, Y)
+    density, classes = kde().fit(X), classifier(label_epsilon=100.0).fit(X, Y).set_params(classes=["c", "d"])
     before, scores = (state(density), state(classes)), classes.scores(X)
     if broken == "data":
         wide[5] = np.nan
@@ -655,12 +704,12 @@ def test_a_first_fit_that_fails_leaves_nothing() -> None:
 
 def test_a_second_fit_replaces_everything() -> None:
     fitted = classifier(label_epsilon=100.0).fit(X, Y)
-    fitted.fit(X[:, :2], np.where(Y == "a", 5, 7))
+    fitted.set_params(classes=[5, 7]).fit(X[:, :2], np.where(Y == "a", 5, 7))
     assert fitted.n_features_in_ == 2
     assert fitted.classes_.tolist() == [5, 7]
     assert list(fitted.reported_counts_) == [5, 7]
     assert fitted.model_.labels == (5, 7)
-    fresh = classifier(label_epsilon=100.0).fit(X[:, :2], np.where(Y == "a", 5, 7))
+    fresh = classifier(label_epsilon=100.0, classes=[5, 7]).fit(X[:, :2], np.where(Y == "a", 5, 7))
     np.testing.assert_array_equal(fitted.scores(X[:, :2]), fresh.scores(X[:, :2]))
 
 
@@ -723,7 +772,7 @@ def test_a_loaded_classifier_knows_how_it_was_asked(seed: int | None, tmp_path: 
     assert loaded.label_epsilon == 2.5
     assert loaded.model_.private == (seed is None)
     assert loaded.contract_ == fitted.contract_
-    expected = fitted.get_params() | {"public_seed": loaded.public_seed, "insecure_seed": None}
+    expected = fitted.get_params() | {"public_seed": loaded.public_seed, "insecure_seed": None, "classes": None}
     assert loaded.get_params() == expected
 
 
@@ -790,7 +839,7 @@ def test_stored_queries_of_another_dimension_are_refused(stored: StoredRows) -> 
 def test_progress_goes_to_standard_error_whatever_the_labels(capsys: pytest.CaptureFixture[str]) -> None:
     """Labels are not markup: '[/b]' would be a syntax error of rich."""
     y = np.where(Y == "a", "[/b]", "[red]x")
-    classifier(verbose=True).fit(X, y)
+    classifier(classes=["[/b]", "[red]x"], verbose=True).fit(X, y)
     kde(verbose=True).fit(X)
     told = capsys.readouterr()
     assert told.out == ""

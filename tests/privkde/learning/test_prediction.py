@@ -39,7 +39,7 @@ def published(terms: Terms, made: Plan, x: Floats, classes: NDArray[np.int64] | 
     collection = Collection(terms)
     collection.enroll(len(x))
     (announcement,) = collection.fix_plan(made)
-    stream = private_randomness(seed).stream
+    stream = private_randomness(seed)
     collection.count(0, collect(announcement, x, np.arange(len(x)), classes, stream=stream))
     return collection.publish(private=False)
 

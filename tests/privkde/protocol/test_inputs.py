@@ -12,7 +12,10 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
+from accounting.kernels import MOST_DIMENSIONS, NORM_SLACK
+from privkde.kernels.norms import NORM_ERROR
 from privkde.protocol.inputs import LARGEST_NORM, OUTSIDE, ROUNDING_SLACK, SCANNED_AT_ONCE, checked_vectors, require_all
+from tests.privkde.long_vectors import SHAPES, long_vectors
 
 Vectors = NDArray[np.floating]
 BEYOND_BALL = 1e-6
@@ -80,21 +83,25 @@ def test_rejection_changes_nothing_but_rounding_and_names_the_first_row(x: Vecto
     np.testing.assert_array_equal(x, before)
 
 
-@pytest.mark.parametrize(
-    ("dim", "beyond"), [(1, BEYOND_BALL), (768, BEYOND_BALL), (4096, BEYOND_BALL), (100_000, 1e-5)]
-)
-def test_the_ball_is_kept_in_high_dimension(dim: int, beyond: float) -> None:
-    """Squares added in single precision are off by up to 6e-5; so norms above 1 are taken again in double.
-
-    What single precision takes for at most 1 is left as it is: a looser bound for very long vectors.
-    """
+@pytest.mark.parametrize("dim", [1, 768, 4096, 100_000])
+def test_the_ball_is_kept_in_high_dimension(dim: int) -> None:
+    """Norms above 1 are taken again in double precision before they divide."""
     x = np.abs(np.random.default_rng(1).standard_cauchy(size=(40, dim)))
     x[0] = 3.0
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     just_outside = 1.0 + np.geomspace(1e-8, 1e-3, 20)
     x *= np.concatenate([just_outside, 3.0 * just_outside])[:, None]
     found = checked_vectors(x.astype(np.float32), dim, unit_norm=True, outside="project")
-    assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + beyond
+    assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + BEYOND_BALL
+
+
+@pytest.mark.parametrize("dim", [500_000, MOST_DIMENSIONS])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_vector_passes_that_is_longer_than_the_accountant_grants(shape: str, dim: int) -> None:
+    x = long_vectors(shape, dim)
+    assert np.any(np.linalg.norm(x.astype(np.float64), axis=1) > NORM_SLACK)
+    found = checked_vectors(x, dim, unit_norm=True, outside="project")
+    assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + NORM_ERROR
 
 
 def test_unit_vectors_stored_in_few_digits_are_not_rejected() -> None:

@@ -621,7 +621,7 @@ def test_classes_of_different_sizes_share_one_bound() -> None:
 CENTERS = {"low": -0.7, "high": 0.7, "off": 0.0}
 SETTINGS: dict[str, Any] = {
     "kernel": "gaussian", "bandwidth": 0.5, "epsilon": 12.0, "delta": 1e-5, "repetitions": 32, "accountant": "advanced",
-    "labels": "joint", "insecure_seed": 11,
+    "labels": "joint", "insecure_seed": 11, "classes": ("low", "high"),
 }  # fmt: skip
 
 
@@ -708,9 +708,10 @@ def test_a_seeded_run_is_not_private() -> None:
 def test_classes_too_small_to_stand_out_are_refused_or_left_out() -> None:
     x, y = blobs(1_500, 1)
     y = np.where(np.arange(1_500) < 3, "Rare", y)
+    declared = ("Rare", "low", "high")
     with pytest.raises(InfeasibleError, match=r"class 'Rare' \(1 such\)"):
-        classifier().fit(x, y)
-    earlier = classifier(small_classes="exclude")
+        classifier(classes=declared).fit(x, y)
+    earlier = classifier(classes=declared, small_classes="exclude")
     with pytest.warns(ExcludedClassWarning, match="excluded: class 'Rare'"):
         earlier.fit(x, y)
     assert earlier.classes_.tolist() == ["high", "low"]
@@ -722,7 +723,7 @@ def test_classes_too_small_to_stand_out_are_refused_or_left_out() -> None:
     with pytest.raises(InfeasibleError, match="Rare"):
         earlier.set_params(small_classes="refuse").fit(x, y)
     assert earlier.model_ is before, "a fit that fails leaves no trace"
-    nobody = classifier(small_classes="exclude", epsilon=0.5, accountant="basic", allow_useless=True)
+    nobody = classifier(classes=declared, small_classes="exclude", epsilon=0.5, accountant="basic", allow_useless=True)
     with pytest.raises(InfeasibleError, match="does not stand out"):
         nobody.fit(x, y)
     assert not hasattr(nobody, "model_")
@@ -762,14 +763,15 @@ def test_command_line_from_plan_to_words(capsys: pytest.CaptureFixture[str], tmp
     assert "1,500 in 2 classes with joint labels" in text
     assert "(12, 1e-05)-DP (replace-one, communication view)" in text
     assert "Theorem 3.2 bound" not in text
-    text = out("fit", data, "--plan", plan, "-o", published_model, "--bandwidth", "0.5")
+    fit = ["fit", data, "--plan", plan, "-o", published_model, "--classes", "low,high"]
+    text = out(*fit, "--bandwidth", "0.5")
     assert "(12, 1e-05)-DP (replace-one, model view)" in text
     assert "estimated sizes" in text
     assert "not private" not in text
     assert "accuracy" in out("predict", published_model, data)
     document = json.loads(out("decode", published_model, data, "-k", "1", "--json"))
     assert {one["class"]: one["terms"][0]["word"] for one in document["classes"]} == {"low": "minus", "high": "plus"}
-    text = out("fit", data, "--plan", plan, "-o", published_model, "--insecure-seed", "3")
+    text = out(*fit, "--insecure-seed", "3")
     assert "not private" in text
     assert DensityModel.load(published_model).private is False
     assert "label_epsilon=2.0" in refuse(capsys, *PLAN, "--label-epsilon", "2")

@@ -17,7 +17,7 @@ from accounting.errors import InvalidInputError
 from accounting.mechanisms import BITSUMS, RandomizedResponse
 from privkde.bitsum import Tally
 from privkde.bitsum import execution as base
-from privkde.draws.randomness import ByteStream, PrivateRandomness, private_randomness
+from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import bernoulli
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.messages import Messages, WireFormat
@@ -273,7 +273,7 @@ def test_streams_are_secret_unless_given(monkeypatch: pytest.MonkeyPatch) -> Non
     assert released[0] != released[1]
     asked: list[Any] = []
 
-    def spy(*seed: int) -> PrivateRandomness:
+    def spy(*seed: int) -> ByteStream:
         asked.append(seed)
         return private_randomness(*seed)
 

@@ -32,7 +32,7 @@ from verification.reporting.shown_evidence import Kind, confirmation, measured_e
 from verification.reporting.wording import counted, number, small
 from verification.sabotage import Matrix, Outcome, Row
 from verification.statistical.distinguishers.attacks import Attack, attack_finding
-from verification.verdicts import QUICK, Finding, Layer, Refuted, Subject, Witness, finding
+from verification.verdicts import QUICK, Finding, Layer, Subject, Witness, finding
 
 NUMBER, TEXT = (int, float), str
 CHECK: dict[str, Any] = {
@@ -77,7 +77,7 @@ MATRIX = Matrix(
     seconds=1.0,
     seed=5,
 )
-WITNESSED = Refuted(witness=Witness(found="it is false"))
+WITNESSED = Witness(found="it is false")
 SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
@@ -359,7 +359,7 @@ def test_the_page_says_whether_the_promise_was_confirmed_from_above(upper: float
     assert f"Confirmed from above: {answer}" in text, "the certified section"
     assert confirmation(run(only=["distinguisher-drawn"])).answer == "not computed"
     assert (
-        confirmation(found_by(report, {"certified-bound": dataclasses.replace(certificate, verdict=WITNESSED)})).answer
+        confirmation(found_by(report, {"certified-bound": dataclasses.replace(certificate, witness=WITNESSED)})).answer
         == "no"
     )
 

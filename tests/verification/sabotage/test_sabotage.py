@@ -44,7 +44,7 @@ def _kept(subject: Subject, effort: Effort, seed: int) -> Finding:
     """How often labels are kept, with a margin of 8 standard deviations (two-sided level below 2e-15, normal)."""
     response, runs = subject.plan.request.label_response(), 40_000
     assert response is not None
-    reported = randomize_labels(np.zeros(runs, np.int64), response, stream=private_randomness(seed).stream)
+    reported = randomize_labels(np.zeros(runs, np.int64), response, stream=private_randomness(seed))
     p = response.keep_probability
     off = abs(float(np.mean(reported == 0)) - p)
     bound = 8.0 * math.sqrt(p * (1.0 - p) / runs)
@@ -54,7 +54,7 @@ def _kept(subject: Subject, effort: Effort, seed: int) -> Finding:
 def _order(subject: Subject, effort: Effort, seed: int) -> Finding:
     """Messages come in by instance; 32 of them leave in that order with probability 1/32! only."""
     announcement = Announcement(plan=subject.plan, public_seed="00" * 16)
-    shuffler = Shuffler(announcement, stream=private_randomness(seed).stream)
+    shuffler = Shuffler(announcement, stream=private_randomness(seed))
     left = np.asarray(getattr(parties, "permutation")(32, shuffler._stream), np.float64)  # noqa: B009 (as it is now)
     kept = float(np.all(np.diff(left) > 0))
     return finding("the shuffler shuffles", statistic=kept, bound=0.5, found="in order")

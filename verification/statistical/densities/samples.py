@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Plan
-from privkde.draws.randomness import SEED_BYTES, ByteStream, PrivateRandomness
+from privkde.draws.randomness import SEED_BYTES, ByteStream
 from privkde.engines import local
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import FeatureSums
@@ -263,24 +263,22 @@ class Collections:
         return sums.densities(y)[:, 0]
 
 
-def same_maps(plan: Plan, dataset: Dataset, randomness: PrivateRandomness, *, path: str, scale: int) -> Collections:
+def same_maps(plan: Plan, dataset: Dataset, randomness: ByteStream, *, path: str, scale: int) -> Collections:
     """Collections under one public seed: 2·scale wide ones, or `NARROW`·scale narrow ones."""
     wide, blocks = widened(plan, path)
     collections = Collections(wide, blocks, dataset, randomness.public_seed())
     for number in range(2 * scale if is_wide(plan) else NARROW * scale):
-        collections.run(randomness.stream.child("collection", path, number), path=path)
+        collections.run(randomness.child("collection", path, number), path=path)
     return collections
 
 
-def fresh_maps(
-    plan: Plan, dataset: Dataset, randomness: PrivateRandomness, *, path: str, scale: int
-) -> list[Collections]:
+def fresh_maps(plan: Plan, dataset: Dataset, randomness: ByteStream, *, path: str, scale: int) -> list[Collections]:
     """Collections with a public seed each: `scale` wide ones, or `NARROW`·scale narrow ones."""
     wide, blocks = widened(plan, path)
     all_collections = []
     for number in range(scale if is_wide(plan) else NARROW * scale):
-        seed = randomness.stream.child("public", path, number).take(SEED_BYTES).tobytes().hex()
+        seed = randomness.child("public", path, number).take(SEED_BYTES).tobytes().hex()
         collections = Collections(wide, blocks, dataset, seed)
-        collections.run(randomness.stream.child("collection", path, number), path=path)
+        collections.run(randomness.child("collection", path, number), path=path)
         all_collections.append(collections)
     return all_collections

@@ -39,7 +39,7 @@ class Arena:
         randomness = private_randomness(seed)
         announcement = Announcement(plan=attacked(subject.plan), public_seed=randomness.public_seed())
         neighbors = worst_neighbors(announcement, seed, label_only=label_only)
-        return Arena(announcement=announcement, neighbors=neighbors, stream=randomness.stream)
+        return Arena(announcement=announcement, neighbors=neighbors, stream=randomness)
 
     @property
     def plan(self) -> Plan:

@@ -72,7 +72,7 @@ def black_box(subject: Subject, effort: Effort, seed: int) -> Finding:
     except InfeasibleError:
         note += f" Only the aggregated path: no plan of this kind is feasible for {USERS} users who send packets."
     else:
-        parties = FaithfulCollection(plan=small, public_seed=randomness.public_seed(), stream=randomness.stream)
+        parties = FaithfulCollection(plan=small, public_seed=randomness.public_seed(), stream=randomness)
         sent = parties.count(effort.scale)
         rows = (parties.views(is_first, sent) for is_first in (True, False))
         attacks += trained_attacks("packets (faithful path)", small.guarantees[0], *rows)

@@ -37,8 +37,8 @@ def trained_scores(first: Floats, second: Floats, test_first: Floats, test_secon
     """Logistic regression on standardized counts."""
     center, spread = second.mean(axis=0), np.maximum(np.std(second, axis=0), 1e-9)
     rows = (np.concatenate([first, second]) - center) / spread
-    told = np.repeat([1, 0], [len(first), len(second)])
-    scorer = LogisticRegression(max_iter=200).fit(rows, told)
+    is_first = np.repeat([1, 0], [len(first), len(second)])
+    scorer = LogisticRegression(max_iter=200).fit(rows, is_first)
     scores = [scorer.decision_function((side - center) / spread) for side in (test_first, test_second)]
     return np.asarray(scores[0], np.float64), np.asarray(scores[1], np.float64)
 

@@ -74,7 +74,7 @@ class ClassArena:
             response=LabelResponse(n_classes=min(CLASSES, planned.n_classes), label_epsilon=planned.label_epsilon),
             announcements=announcements,
             neighbors=worst_neighbors(announcements[USERS], seed),
-            stream=randomness.stream.child("classes"),
+            stream=randomness.child("classes"),
         )
 
     def claim(self, adjacency: Adjacency) -> Guarantee:

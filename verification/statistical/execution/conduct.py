@@ -167,10 +167,10 @@ def _shared_bytes(seed: int) -> Iterator[Sample]:
     private, public_seed = private_randomness(), new_public_seed()
     size, keyed = 1 << 16, private_stream(seed, "keyed")
     streams: dict[str, tuple[ByteStream, ByteStream]] = {
-        "two private streams": (private.stream, private_randomness().stream),
-        "two children": (private.stream.child("a"), private.stream.child("b")),
+        "two private streams": (private, private_randomness()),
+        "two children": (private.child("a"), private.child("b")),
         "two numbered children": (keyed.child("client", 0), keyed.child("client", 1)),
-        "a private stream and the public one": (private_randomness().stream, public_stream(public_seed)),
+        "a private stream and the public one": (private_randomness(), public_stream(public_seed)),
     }
     for name, (left, right) in streams.items():
         yield Sample(f"equal bytes of {name}", (left.take(size) == right.take(size)).astype(int), coin(1.0 / 256.0))

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal, stats
+from scipy import signal, special, stats
 
 from accounting.numerics.pmf import Pmf
 
@@ -118,8 +118,8 @@ def mean_radius(parts: Sequence[Pmf], n_samples: int, failure_probability: float
     steps = math.sqrt(2.0 * budget) / deviation * np.geomspace(1e-4, 4.0, 80)
 
     def radius(theta: float) -> float:
-        cumulant = sum(_log_sum_exp(theta * x + log) for x, log in zip(centered, logs, strict=True))
-        return (cumulant + budget) / abs(theta)
+        cumulant = sum(special.logsumexp(theta * x + log) for x, log in zip(centered, logs, strict=True))
+        return float(cumulant + budget) / abs(theta)
 
     return float(max(min(radius(sign * theta) for theta in steps) for sign in (1.0, -1.0)))
 
@@ -128,11 +128,6 @@ def _centered(law: Pmf) -> NDArray[np.float64]:
     """The values of a window, as distances from its mean."""
     values = np.arange(law.start, law.stop, dtype=np.float64)
     return np.asarray(values - float(np.dot(values, law.values)) / float(np.sum(law.values)))
-
-
-def _log_sum_exp(exponents: NDArray[np.float64]) -> float:
-    most = float(np.max(exponents))
-    return most + math.log(float(np.sum(np.exp(exponents - most))))
 
 
 def window(law: stats.rv_discrete, tail: float) -> Pmf:

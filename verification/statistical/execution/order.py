@@ -6,6 +6,7 @@ large one shows whether messages stay near the place where they came in. All law
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
 from collections.abc import Iterator
@@ -144,12 +145,9 @@ def _hypergeometric(half: int) -> Pmf:
 
 
 def _matches(count: int) -> Pmf:
-    """Fixed points of a uniform permutation: C(n, k)·D(n−k)/n!, with the numbers D of derangements."""
-    derangements, factorial = [1, 0], 1
-    for n in range(2, count + 1):
-        derangements.append((n - 1) * (derangements[-1] + derangements[-2]))
-        factorial *= n
-    values = np.array([comb(count, k) * derangements[count - k] / factorial for k in range(count + 1)])
+    """Fixed points of a uniform permutation: k of n with probability Σ_{j ≤ n−k} (−1)^j/j! / k!."""
+    alternating = list(itertools.accumulate((-1) ** j / math.factorial(j) for j in range(count + 1)))
+    values = np.array([alternating[count - k] / math.factorial(k) for k in range(count + 1)])
     return Pmf(start=0, values=values, missing=0.0)
 
 

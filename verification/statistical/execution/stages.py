@@ -83,7 +83,7 @@ def on_signs(request: PlanRequest) -> PlanRequest:
 
 def private_stream(seed: int, *labels: str | int) -> ByteStream:
     """The stream of a check: a function of its seed, so that what it found can be found again."""
-    return private_randomness(seed).stream.child(*labels)
+    return private_randomness(seed).child(*labels)
 
 
 def known_bits(announcement: Announcement, x: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -1,8 +1,10 @@
-"""`privkde embed` as a person or a script uses it, with an encoder that loads no model."""
+"""`python -m benchmarks.embed` as a person or a script uses it, with an encoder that loads no model."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import privkde.cli
+from benchmarks.embed.__main__ import main
 from privkde import embedding
-from privkde.cli import main
 from privkde.embedding import rounded_inward
 from privkde.storage.datasets import StoredRows, read_array, read_vectors
-from tests.privkde.cli.test_command_line import refuse
+from tests.privkde.cli import test_command_line
 from tests.privkde.encoders import DIM, WordEncoder
 
 SECRET = "xylophone"
@@ -52,9 +55,13 @@ NAMES = ["--text", "body", "--label", "topic"]
 
 def embed(source: Path, *extra: str | Path) -> dict[str, NDArray[Any]]:
     output = source.with_name("data.npz")
-    assert main(["embed", str(source), "-o", str(output), *(str(one) for one in extra)]) == 0
+    assert main([str(source), "-o", str(output), *(str(one) for one in extra)]) == 0
     with np.load(output, allow_pickle=False) as stored:
         return dict(stored)
+
+
+def refuse(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    return test_command_line.refuse(capsys, *arguments, command=main)
 
 
 def expected(texts: list[str], encoder: WordEncoder, dtype: str = "float32") -> NDArray[Any]:
@@ -132,7 +139,7 @@ def test_cut_texts_are_counted(table: Path, encoder: WordEncoder, capsys: pytest
 
 
 def test_from_texts_to_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What `embed` writes is what `fit`, `predict` and `decode` read."""
+    """What is written here is what `fit`, `predict` and `decode` read."""
     rng = np.random.default_rng(2)
     spoken = {"sport": ["goal", "match", "coach"], "cooking": ["oven", "soup", "onion"]}
     rows = [(label, " ".join(rng.choice(spoken[label], 3))) for label in spoken for _ in range(400)]
@@ -153,21 +160,27 @@ def test_from_texts_to_words(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "--accountant",
         "pld",
     ]
+    assert main([str(source), "-o", data, "--test-share", "0.25"]) == 0
+    assert main([str(words), "-o", vocabulary, "--vocabulary"]) == 0
     for arguments in (
-        ["embed", str(source), "-o", data, "--test-share", "0.25"],
-        ["embed", str(words), "-o", vocabulary, "--vocabulary"],
         ["plan", "--users", "600", "--dim", str(DIM), "--classes", "2", *promise, "--output", plan],
-        ["fit", data, "--plan", plan, "-o", model, "--insecure-seed", "1"],
+        ["fit", data, "--plan", plan, "-o", model, "--classes", ",".join(spoken), "--insecure-seed", "1"],
         ["predict", model, data],
     ):
-        assert main(arguments) == 0
+        assert privkde.cli.main(arguments) == 0
     assert "accuracy" in capsys.readouterr().out
-    assert main(["decode", model, vocabulary, "-k", "1", "--contrast", "--json"]) == 0
+    assert privkde.cli.main(["decode", model, vocabulary, "-k", "1", "--contrast", "--json"]) == 0
     named = {
         one["class"]: [term["word"] for term in one["terms"]] for one in json.loads(capsys.readouterr().out)["classes"]
     }
     assert set(named) == set(spoken)
     assert all(set(named[label]) <= set(spoken[label]) for label in spoken)
+
+
+def test_importing_the_program_loads_no_model() -> None:
+    code = "import sys, benchmarks.embed.__main__; print('torch' in sys.modules or 'transformers' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "False\n"
 
 
 class TestRefusals:
@@ -191,30 +204,30 @@ class TestRefusals:
         self, table: Path, capsys: pytest.CaptureFixture[str], extra: list[str], message: str, encoder: WordEncoder
     ) -> None:
         output = table.with_name("data.npz")
-        assert message in refuse(capsys, "embed", str(table), "-o", str(output), *extra)
+        assert message in refuse(capsys, str(table), "-o", str(output), *extra)
         assert not output.exists()
         assert encoder.passes == []  # before any work was done
 
     @pytest.mark.parametrize("output", ["data.txt", "nowhere/data.npz"])
     def test_outputs(self, table: Path, capsys: pytest.CaptureFixture[str], output: str) -> None:
-        refuse(capsys, "embed", str(table), "-o", str(table.parent / output), *NAMES)
+        refuse(capsys, str(table), "-o", str(table.parent / output), *NAMES)
 
     def test_bad_rows(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "bad.csv"
         path.write_text(f"text,label\n{SECRET},a\n{SECRET},\n", encoding="utf-8")
-        line = refuse(capsys, "embed", str(path), "-o", str(tmp_path / "data.npz"))
+        line = refuse(capsys, str(path), "-o", str(tmp_path / "data.npz"))
         assert "line 3 of" in line
         assert SECRET not in line
 
     def test_no_such_file(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert "No such file" in refuse(capsys, "embed", str(tmp_path / "t.csv"), "-o", str(tmp_path / "data.npz"))
+        assert "No such file" in refuse(capsys, str(tmp_path / "t.csv"), "-o", str(tmp_path / "data.npz"))
 
     def test_without_the_extra(
         self, table: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(embedding, "require_text_extra", REQUIRE_TEXT_EXTRA)
         monkeypatch.setattr(embedding, "find_spec", lambda name: None)
-        line = refuse(capsys, "embed", str(table), "-o", str(table.with_name("data.npz")), *NAMES)
+        line = refuse(capsys, str(table), "-o", str(table.with_name("data.npz")), *NAMES)
         assert "pip install 'privkde[text]'" in line
 
     def test_classes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str], encoder: WordEncoder) -> None:
@@ -224,7 +237,7 @@ class TestRefusals:
             (["goal,a,train", "oven,b,train", "soup,c,test"], "1 rows for testing are of a class that no training row"),
         ):
             path.write_text("\n".join(["text,label,use", *rows]), encoding="utf-8")
-            assert message in refuse(capsys, "embed", str(path), "-o", str(output), "--split", "use")
+            assert message in refuse(capsys, str(path), "-o", str(output), "--split", "use")
         assert encoder.passes == []
 
     def test_nothing_is_left_of_what_fails_half_way(
@@ -233,6 +246,6 @@ class TestRefusals:
         output = table.with_name("data.npz")
         output.write_bytes(b"what was there")
         monkeypatch.setattr(encoder, "encode", lambda texts, **options: np.zeros((len(texts), DIM)))
-        assert "zero or not finite" in refuse(capsys, "embed", str(table), "-o", str(output), *NAMES)
+        assert "zero or not finite" in refuse(capsys, str(table), "-o", str(output), *NAMES)
         assert output.read_bytes() == b"what was there"
         assert sorted(path.name for path in table.parent.iterdir()) == ["data.npz", "texts.csv"]

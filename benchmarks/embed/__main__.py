@@ -1,21 +1,25 @@
-"""`privkde embed`: from texts in a file to the archive of vectors that `fit`, `predict` and `decode` read."""
+"""`python -m benchmarks.embed`: from texts in a file to vectors that `fit`, `predict` and `decode` read."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from accounting import InvalidInputError
+from benchmarks.embed.texts import Row, draw_test_rows, read_texts
 from privkde import embedding
-from privkde.cli.parsing import real, whole
+from privkde.cli import exit_code
+from privkde.cli.parsing import Parser, real, whole
 from privkde.display.progress import tracked
-from privkde.display.tables import embedding_table
 from privkde.storage.datasets import write_arrays
 from privkde.storage.files import require_writable
 
@@ -24,30 +28,37 @@ SEED = 0
 Arrays = dict[str, NDArray[Any]]
 
 
-def add_embed(embed: argparse.ArgumentParser) -> None:
-    """Add the options of `embed`."""
-    embed.add_argument(
+def _parser() -> Parser:
+    parser = Parser(
+        prog="python -m benchmarks.embed",
+        description="Turn texts in a file into vectors of norm at most 1, for studies.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
         "texts", type=Path, metavar="TEXTS", help="one text per user: .csv with a header, .jsonl or .txt"
     )
-    embed.add_argument("-o", "--output", type=Path, required=True, metavar="DATA", help=".npz archive for the vectors")
-    embed.add_argument("--text", default="text", metavar="NAME", help="column of the texts (default: text)")
-    labels = embed.add_mutually_exclusive_group()
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DATA", help=".npz archive for the vectors")
+    parser.add_argument("--text", default="text", metavar="NAME", help="column of the texts (default: text)")
+    labels = parser.add_mutually_exclusive_group()
     labels.add_argument("--label", metavar="NAME", help="column of the labels (default: label)")
     labels.add_argument("--unlabeled", action="store_true", help="leave labels out: for a density without classes")
     labels.add_argument("--vocabulary", action="store_true", help="public terms for `decode`: write X and words")
-    test = embed.add_mutually_exclusive_group()
+    test = parser.add_mutually_exclusive_group()
     test.add_argument("--test", type=Path, metavar="FILE", help="another file, with the texts for testing")
     test.add_argument("--split", metavar="NAME", help="column that says train or test")
     test.add_argument("--test-share", type=real, metavar="X", help="share of the rows to draw for testing")
-    embed.add_argument("--seed", type=whole, metavar="N", help=f"what the test rows are drawn from (default: {SEED})")
-    embed.add_argument(
+    parser.add_argument("--seed", type=whole, metavar="N", help=f"what the test rows are drawn from (default: {SEED})")
+    parser.add_argument(
         "--dtype", choices=embedding.DTYPES, default=embedding.DTYPES[0], help="digits kept (default: float32)"
     )
-    embed.add_argument(
+    parser.add_argument(
         "--max-tokens", type=whole, default=embedding.MAX_TOKENS, metavar="N", help="cut texts (default: 96)"
     )
-    embed.add_argument("--model", type=Path, metavar="FOLDER", help="another sentence-transformers model, on this disk")
-    embed.set_defaults(run=_embed)
+    parser.add_argument(
+        "--model", type=Path, metavar="FOLDER", help="another sentence-transformers model, on this disk"
+    )
+    parser.set_defaults(run=_embed)
+    return parser
 
 
 def _embed(parsed: argparse.Namespace) -> None:
@@ -66,7 +77,7 @@ def _embed(parsed: argparse.Namespace) -> None:
     encoder = embedding.load_encoder(parsed.model, parsed.max_tokens)
     cut = sum(int(np.sum(embedding.token_counts(part, encoder) > parsed.max_tokens)) for part in texts.values())
     classes = arrays["class_names"].tolist() if "class_names" in arrays else []
-    table = embedding_table(vectors, classes=classes, n_cut=cut, max_tokens=parsed.max_tokens, path=parsed.output)
+    table = _table(vectors, classes=classes, n_cut=cut, max_tokens=parsed.max_tokens, path=parsed.output)
     Console().print(table)
 
 
@@ -74,7 +85,7 @@ def _vocabulary(parsed: argparse.Namespace) -> tuple[dict[str, list[str]], Array
     """Terms are public, so they are stored beside their vectors; each once."""
     if (parsed.test, parsed.split, parsed.test_share) != (None, None, None):
         raise InvalidInputError("a vocabulary has no test rows; leave out --test, --split and --test-share.")
-    words = [row.text for row in embedding.read_texts(parsed.texts, text=parsed.text)]
+    words = [row.text for row in read_texts(parsed.texts, text=parsed.text)]
     repeated = len(words) - len(set(words))
     if repeated:
         raise InvalidInputError(f"{repeated} rows of {str(parsed.texts)!r} repeat an earlier term; leave them out.")
@@ -84,11 +95,11 @@ def _vocabulary(parsed: argparse.Namespace) -> tuple[dict[str, list[str]], Array
 def _data(parsed: argparse.Namespace) -> tuple[dict[str, list[str]], Arrays]:
     """Training rows and perhaps test rows: those of another file, those that a column names, or a drawn share."""
     columns = {"text": parsed.text, "label": None if parsed.unlabeled else parsed.label or "label"}
-    rows = embedding.read_texts(parsed.texts, **columns, split=parsed.split)
+    rows = read_texts(parsed.texts, **columns, split=parsed.split)
     if parsed.test is not None:
-        rows += [row._replace(part="test") for row in embedding.read_texts(parsed.test, **columns)]
+        rows += [row._replace(part="test") for row in read_texts(parsed.test, **columns)]
     elif parsed.test_share is not None:
-        rows = embedding.draw_test_rows(rows, parsed.test_share, parsed.seed or SEED)
+        rows = draw_test_rows(rows, parsed.test_share, parsed.seed or SEED)
     names = ["train"] if parsed.test is parsed.split is parsed.test_share is None else ["train", "test"]
     parts = {name: [row for row in rows if row.part == name] for name in names}
     for name, part in parts.items():
@@ -98,7 +109,7 @@ def _data(parsed: argparse.Namespace) -> tuple[dict[str, list[str]], Arrays]:
     return texts, {} if parsed.unlabeled else _labels(parts)
 
 
-def _labels(parts: dict[str, list[embedding.Row]]) -> Arrays:
+def _labels(parts: dict[str, list[Row]]) -> Arrays:
     labels = {f"y_{name}": np.array([row.label for row in part]) for name, part in parts.items()}
     classes = np.unique(labels["y_train"])
     if len(classes) < 2:
@@ -112,3 +123,31 @@ def _labels(parts: dict[str, list[embedding.Row]]) -> Arrays:
             " that class."
         )
     return labels | {"class_names": classes}
+
+
+def _table(
+    vectors: Mapping[str, NDArray[Any]], *, classes: Sequence[str], n_cut: int, max_tokens: int, path: Path
+) -> Table:
+    """What was embedded, in short; no text and no vector."""
+    first = next(iter(vectors.values()))
+    table = Table(title="Embedding", show_header=False, title_justify="left")
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("texts", "\n".join(f"{name}: {len(rows):,}" for name, rows in vectors.items()))
+    table.add_row("vectors", f"dim = {first.shape[1]}, {first.dtype}, norm at most 1")
+    if classes:
+        table.add_row(
+            "classes", f"{len(classes)}: {escape(', '.join(classes[:20]))}" + (" …" if len(classes) > 20 else "")
+        )
+    table.add_row("cut", f"{n_cut:,} texts after {max_tokens} tokens")
+    table.add_row("written", escape(str(path)))
+    return table
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Embed the texts that the command line names, and return the exit code."""
+    return exit_code(_parser().parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
