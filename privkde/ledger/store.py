@@ -186,7 +186,11 @@ class Store:
                 return
             quote = rows.connection.dialect.identifier_preparer.quote
             for column in _SINCE_2:
-                table, name, kind = quote(column.table.name), quote(column.name), column.type.compile(rows.connection.dialect)
+                table, name, kind = (
+                    quote(column.table.name),
+                    quote(column.name),
+                    column.type.compile(rows.connection.dialect),
+                )
                 rows.connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
             _uses.create(rows.connection)
             rows.connection.execute(sa.update(_version).values(version=VERSION))

@@ -30,8 +30,11 @@ class Entry:
         return (self.steps, up), (-self.steps, 1.0 - self.delta - up)
 
 
+MOST_RELEASES = 24
+
+
 def largest_delta(menu: Sequence[Entry], step: float, admits: Admits, epsilon: float) -> float:
-    """sup of Σ (P − e^ε Q)₊ over all strategies that a rule admits at every step.
+    """Sup of Σ (P − e^ε Q)₊ over all strategies of at most `MOST_RELEASES` that a rule admits at every step.
 
     Before anything is shown it is 1 − e^ε, at least 0; after a release of law p and loss ℓ it is
     Σ p · (the same for ε − ℓ), and where the loss is infinite, p.
@@ -42,7 +45,7 @@ def largest_delta(menu: Sequence[Entry], step: float, admits: Admits, epsilon: f
         value = max(0.0, -math.expm1(epsilon - loss * step))
         for i, entry in enumerate(menu):
             after = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
-            if admits(after):
+            if sum(after) <= MOST_RELEASES and admits(after):
                 outcomes = entry.outcomes(step)
                 value = max(value, entry.delta + sum(p * best(after, loss + steps) for steps, p in outcomes))
         return value
