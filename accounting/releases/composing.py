@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
 
 from accounting.composition.advanced import mixed_advanced_epsilon
 from accounting.errors import InvalidInputError
-from accounting.numerics.losses import ComposedLoss, Repeated
+from accounting.numerics.losses import Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
 from accounting.releases.cut_curve import CutCurve, conversion
@@ -163,6 +164,14 @@ def _repeated(profiles: Iterable[tuple[Profile, int]]) -> Repeated:
     return Repeated([(profile.loss(step), times) for profile, times in counted.items()])
 
 
+class Choice(NamedTuple):
+    """Which cuts are taken: all that they cut off, orders, and the sum of ρ at each."""
+
+    cut: float
+    orders: Array
+    rhos: Array
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixed:
     """δ(ε) of parts with cut curves, whose cuts and ρ add up, and of others by their composed privacy loss.
@@ -170,8 +179,8 @@ class Mixed:
     Source: docs/proofs/releases.md, Theorem 2 (with all parts cut) and its corollary (with others).
     """
 
-    choices: tuple[tuple[float, Array, Array], ...]
-    """For each share of δ that may be cut: all that is cut, the orders, and the sum of ρ at each."""
+    choices: tuple[Choice, ...]
+    """One for each share of δ that may be cut."""
     others: Repeated | None
 
     @staticmethod
@@ -187,38 +196,48 @@ class Mixed:
             total = np.sum([times * curve.at(orders) for curve, times in chosen], axis=0)
             usable = np.isfinite(total)
             cut = math.fsum(times * curve.cut for curve, times in chosen) * (1.0 + RELATIVE_PAD)
-            choices.append((cut, orders[usable], total[usable]))
+            choices.append(Choice(cut, orders[usable], total[usable]))
         return Mixed(choices=tuple(choices), others=_repeated(others) if others else None)
 
     def delta(self, epsilon: float) -> float:
         """δ at ε, rounded up; 1 if no part has a curve."""
-        if not self.choices:
-            return 1.0
-        loss = None if self.others is None else self.others.compose(epsilon)
-        return min(self._with(choice, loss)(epsilon) for choice in self.choices)
+        return min((self._near(choice, epsilon)(epsilon) for choice in self.choices), default=1.0)
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε whose δ is at most `delta`; infinite if there is none, or no part has a curve."""
-        if not self.choices:
-            return math.inf
-        loss = None if self.others is None else self.others.compose(self.others.chernoff_epsilon(delta))
-        return min(smallest_epsilon(self._with(choice, loss), delta) for choice in self.choices)
+        return min((self._smallest(choice, delta) for choice in self.choices), default=math.inf)
 
-    @staticmethod
-    def _with(choice: tuple[float, Array, Array], loss: ComposedLoss | None) -> Callable[[float], float]:
-        cut, orders, rhos = choice
-        start = rhos + conversion(orders)
+    def _smallest(self, choice: Choice, delta: float) -> float:
+        if choice.cut >= delta or len(choice.orders) == 0:
+            return math.inf
+        start = (self._exponents(choice) - math.log(delta - choice.cut)) / (choice.orders - 1.0)
+        return smallest_epsilon(self._near(choice, float(np.min(start))), delta)
+
+    def _exponents(self, choice: Choice) -> Array:
+        """Logarithm of all moments together at each order, converted: δ ≤ cut + e^{this − (α−1)ε}."""
+        others = np.zeros(len(choice.orders))
+        if self.others is not None:
+            others = np.array([self.others.log_moment(order - 1.0) for order in choice.orders.tolist()])
+        return np.asarray(choice.rhos + conversion(choice.orders) + others)
+
+    def _near(self, choice: Choice, near_epsilon: float) -> Callable[[float], float]:
+        """δ as a function of ε, most accurate around one: other parts' losses are tilted by the best order there."""
+        if len(choice.orders) == 0:
+            return lambda _: 1.0
+        start, tilts = choice.rhos + conversion(choice.orders), choice.orders - 1.0
+        loss = None
+        if self.others is not None:
+            loss = self.others.tilted(float(tilts[np.argmin(self._exponents(choice) - tilts * near_epsilon)]))
 
         def converted(left: Array) -> Array:
-            exponents = start - (orders - 1.0) * left[:, None]
-            return np.asarray(np.exp(np.minimum(0.0, np.min(exponents, axis=1))))
+            return np.asarray(np.exp(np.minimum(0.0, np.min(start - tilts * left[:, None], axis=1))))
 
         def delta(epsilon: float) -> float:
             if loss is None:
                 tail = float(converted(np.array([epsilon]))[0])
             else:
                 tail = loss.expectation(lambda losses: converted(epsilon - losses))
-            return min(1.0, cut + tail * (1.0 + RELATIVE_PAD))
+            return min(1.0, choice.cut + tail * (1.0 + RELATIVE_PAD))
 
         return delta
 

@@ -1,8 +1,8 @@
 """All adaptive ways to spend a budget on a small menu: the exact δ of the best of them.
 
-A strategy looks at everything that was shown before it chooses the next release from the menu. Every entry is the worst
-(ε, δ)-DP pair for its ε and δ, so a state is how often each entry was released and the sum of the losses so far, and the
-best strategy follows by going back from the end. Source: docs/proofs/releases.md, section 8.
+A strategy looks at all that was shown before it chooses the next release from the menu. Every entry is the worst
+(ε, δ)-DP pair for its ε and δ. So a state is how often each entry was released and the sum of the losses so far, and
+the best strategy follows by going back from the end. Source: docs/proofs/releases.md, section 8.
 """
 
 from __future__ import annotations

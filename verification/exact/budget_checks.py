@@ -30,7 +30,7 @@ ROUNDING = 1e-6
 
 @check("adaptive-budget", Layer.EXACT, "best adaptive strategy against a default budget")
 def adaptive_budget(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """Try all ways to choose releases from small menus, each after seeing all earlier results, that a new budget admits.
+    """Try all ways to choose releases from small menus, each after seeing earlier results, that a new budget admits.
 
     The δ of the best strategy at the budget's ε follows exactly by going back from the end.
     """
