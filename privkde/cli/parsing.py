@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +30,15 @@ def real(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} must be a number, for example 0.5 or 1e-6") from None
+
+
+def share(text: str) -> float:
+    """An option that is a share, also as a percentage, or a number."""
+    if not text.endswith("%"):
+        return real(text)
+    if not 0.0 <= real(text[:-1]) < 100.0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be at least 0% and below 100%, for example 30%")
+    return float(Decimal(text[:-1]) / 100)
 
 
 def read_plan(path: Path) -> Plan:

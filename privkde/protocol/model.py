@@ -125,7 +125,7 @@ class DensityModel:
         if len(self.n_users) != shape[0]:
             raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
         for announcement, users in zip(self.announcements, self.n_users, strict=True):
-            require_integer("n_users", users, low=announcement.min_users, high=MOST_USERS)
+            require_integer("n_users", users, low=announcement.least_packets, high=MOST_USERS)
 
     def _promised(self) -> Contract:
         """The contract that follows from the plans, the labels' response and whether the draws are secret."""
@@ -242,5 +242,6 @@ class DensityModel:
 def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: bool) -> Contract:
     """The contract of all groups together; `label` randomizes the labels, if every class is a group."""
     parts = [plan.contract for plan in plans]
-    whole = parts[0] if label is None else classifier_contract(parts, label)
+    releases = max(plan.request.releases for plan in plans)
+    whole = parts[0] if label is None else classifier_contract(parts, label, releases)
     return whole if private else seeded_contract(whole)

@@ -73,8 +73,8 @@ def _deviation(baseline: planned.Baseline) -> float:
 
 
 def declared_sensitivity(facts: KernelFacts) -> float:
-    """√I times the declared supremum of ‖f(x) − f(x')‖ over one repetition."""
-    return math.sqrt(facts.n_repetitions) * facts.replaced_norm
+    """√I times the declared supremum of ‖f(x) − f(x')‖ over one repetition; √T times that for T releases."""
+    return math.sqrt(facts.n_releases * facts.n_repetitions) * facts.replaced_norm
 
 
 def _reached(view: ClientView, effort: Effort, stream: ByteStream) -> float:

@@ -388,7 +388,7 @@ def test_without_min_users_everybody_is_counted_on() -> None:
     collection = Collection(terms())
     collection.enroll(60)
     (announcement,) = collection.fix_plan(plan_for(users=60, **REQUEST))
-    assert announcement.min_users == 60
+    assert announcement.least_packets == 60
     collection.count(0, counted(collection.analyzers[0], 59))
     with pytest.raises(TooFewUsersError):
         collection.publish(private=True)
