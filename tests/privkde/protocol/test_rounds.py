@@ -409,6 +409,24 @@ def test_plans_made_before_must_fit_the_users_who_enrolled() -> None:
 # The plan -----------------------------------------------------------------------------------------------------------
 
 
+def test_all_releases_of_a_schedule_have_the_plan_that_was_made_beforehand() -> None:
+    """What was composed is one plan several times; one for those who happen to enroll this week may be another."""
+    weekly = replace(FIXED, request=replace(FIXED.request, releases=52))
+    request = {**terms().request, "releases": 52}
+    for labels in ((), ABC[:2]):
+        collection = Collection(Terms(request=request, labels=labels, label_epsilon=0.5 if labels else None))
+        enroll = collection.enroll_labels if labels else collection.enroll
+        enroll(np.repeat([0, 1], 8) if labels else 8)  # type: ignore[operator]
+        with pytest.raises(InvalidInputError, match="all releases of a schedule have the same one"):
+            collection.fix_plan()
+        if labels:
+            with pytest.raises(InvalidInputError, match="the plan is for 1 releases and the terms for 52"):
+                collection.fix_plan(FIXED)
+        assert {one.plan for one in collection.fix_plan(weekly)} == {weekly}
+    label = [g.epsilon for g in collection.contract(private=True).guarantees if g.adjacency is Adjacency.LABEL]
+    assert label == [26.0] * 3
+
+
 def test_plan_is_made_for_the_enrolled_users_by_the_planner() -> None:
     """Real plans for two classes of different size: more users, less noise for each of them."""
     said: list[str] = []
