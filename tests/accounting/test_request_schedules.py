@@ -18,6 +18,7 @@ from accounting import Adjacency, InfeasibleError, InvalidInputError, Plan, Plan
 from accounting.comparing import compare_labels
 from accounting.composition import LADDER, Touched
 from accounting.mechanisms import rebuild
+from accounting.releases.release import Release, spent
 from accounting.request import LONGEST_SCHEDULE
 from tests.plans import plan_for
 
@@ -94,6 +95,20 @@ def test_the_label_is_reported_in_every_release() -> None:
     assert joint.request.epsilon == 2.0 + 3 * 1.5
     _, separate = compare_labels(joint.request)
     assert separate.request.epsilon + 3 * (separate.request.label_epsilon or 0.0) == pytest.approx(6.5)
+
+
+def test_nobody_is_charged_one_report_of_the_label_for_all() -> None:
+    plan = plan_for(**WEEKLY, classes=2, label_epsilon=1.5, releases=3)
+    with pytest.raises(InvalidInputError, match="this is the profile of one response; use the guarantee of the plan"):
+        Release.of_plan("a year", plan)
+    whole = next(one for one in plan.guarantees if one.adjacency is Adjacency.RECORD)
+    assert spent([Release.of_guarantee("a year", whole)], 1e-5).epsilon >= 2.0 + 4.5
+
+
+def test_a_schedule_is_charged_as_a_whole() -> None:
+    """One charge for all releases: what it costs at the promised δ is the promised ε, not that of one release."""
+    schedule = plan_for(**WEEKLY, accountant="pld", releases=4)
+    assert 1.9 < spent([Release.of_plan("a year", schedule)], 1e-5).epsilon <= 2.0 + 1e-9
 
 
 # --- brute force
