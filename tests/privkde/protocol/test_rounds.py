@@ -415,8 +415,10 @@ def test_all_releases_of_a_schedule_have_the_plan_that_was_made_beforehand() -> 
     request = {**terms().request, "releases": 52}
     for labels in ((), ABC[:2]):
         collection = Collection(Terms(request=request, labels=labels, label_epsilon=0.5 if labels else None))
-        enroll = collection.enroll_labels if labels else collection.enroll
-        enroll(np.repeat([0, 1], 8) if labels else 8)  # type: ignore[operator]
+        if labels:
+            collection.enroll_labels(np.repeat([0, 1], 8))
+        else:
+            collection.enroll(8)
         with pytest.raises(InvalidInputError, match="all releases of a schedule have the same one"):
             collection.fix_plan()
         if labels:
