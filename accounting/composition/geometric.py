@@ -244,7 +244,7 @@ class Geometric(Rung):
         """Records of the kernel's domain. Source: docs/proofs/geometric.md."""
         own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most"
         own += f" Δ²{facts.shift_condition}"
-        if not facts.unit_ball:
+        if not facts.touched.unit_ball:
             return (own,)
         return (
             own,

@@ -30,21 +30,22 @@ def plan_table(plan: Plan) -> Table:
     """The decisions of one plan."""
     request = plan.request
     table = _facts("Plan")
-    table.add_row("promise", "\n".join(str(g) for g in plan.guarantees))
+    over, once = ("", "") if request.releases == 1 else (f" over {request.releases:,} releases", ", one release")
+    table.add_row(f"promise{over}", "\n".join(str(g) for g in plan.guarantees))
     facts = request.facts()
     table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("users", _users(plan))
     table.add_row("bitsum", plan.bitsum)
     table.add_row("parameters", "\n".join(f"{k} = {v:.6g}" for k, v in plan.parameters.items()))
     table.add_row("one instance", f"ε₀ = {plan.epsilon_0:.6g}, δ₀ = {plan.delta_0:.3g}")
-    table.add_row("instances per user", f"{plan.instances_per_user:,}")
-    table.add_row("bitsum RMSE", f"{plan.bitsum_rmse:.6g}")
-    table.add_row("predicted error ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
+    table.add_row(f"instances per user{over}", f"{plan.instances_per_user:,}")
+    table.add_row(f"bitsum RMSE{once}", f"{plan.bitsum_rmse:.6g}")
+    table.add_row(f"predicted error{once} ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
     if plan.sup_rmse_bound is not None:
-        table.add_row("Theorem 3.2 bound", f"{plan.sup_rmse_bound:.4g}")
-    table.add_row("messages per user", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
+        table.add_row(f"Theorem 3.2 bound{once}", f"{plan.sup_rmse_bound:.4g}")
+    table.add_row(f"messages per user{once}", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
     for baseline in plan.baselines:
-        table.add_row(f"{baseline.name} baseline", f"predicted error {baseline.predicted_rmse:.4g}")
+        table.add_row(f"{baseline.name} baseline{once}", f"predicted error {baseline.predicted_rmse:.4g}")
     return table
 
 
@@ -55,6 +56,8 @@ def _users(plan: Plan) -> str:
         text += f" in {request.classes} classes" + (" with joint labels" if request.joint else "")
     if request.counted_users != request.users:
         text += f"; noise counts on {request.counted_users:,}" + (" per class" if request.n_protocols > 1 else "")
+    if request.n_colluders:
+        text += f", {request.least_packets:,} are waited for: {request.n_colluders:,} may collude"
     return text
 
 
@@ -108,7 +111,9 @@ def labels_table(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         request, error, messages = outcome.request, outcome.error, outcome.messages_per_user
         name = f"{outcome.name} ← recommended" if outcome is best else outcome.name
-        split = f"{request.epsilon:g}", "together" if request.label_epsilon is None else f"{request.label_epsilon:g}"
+        times = "" if request.releases == 1 else f"{request.releases}·"
+        label = "together" if request.label_epsilon is None else f"{times}{request.label_epsilon:g}"
+        split = f"{request.epsilon:g}", label
         if error is None or messages is None:
             table.add_row(name, *split, "—", "—", "—")
         else:
