@@ -25,7 +25,7 @@ from accounting.kernels import (
     kernel_named,
 )
 from accounting.mechanisms import BITSUMS, BitsumProtocol, LabelResponse, Pure, bitsums_for
-from accounting.mechanisms.label_response import LARGEST_LABEL_EPSILON, MOST_CLASSES, RepeatedLabelResponse
+from accounting.mechanisms.label_response import LARGEST_LABEL_EPSILON, MOST_CLASSES
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 from accounting.registry import AUTO, Choices
 
@@ -278,8 +278,7 @@ class PlanRequest:
         """The label mechanism of each release, if labels are collected."""
         if self.classes is None or self.label_epsilon is None:  # joint labels have no mechanism of their own
             return None
-        law = LabelResponse if self.releases == 1 else RepeatedLabelResponse
-        return law(n_classes=self.classes, label_epsilon=float(self.label_epsilon))
+        return LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon))
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

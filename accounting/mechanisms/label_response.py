@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from accounting.contract import Contract, Evidence, EvidenceKind
-from accounting.errors import InvalidInputError, require_integer, require_real
+from accounting.errors import require_integer, require_real
 from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.numerics.profile import Pair, symmetric_delta
 
@@ -67,19 +67,4 @@ class LabelResponse:
             checked=("classes ≥ 2", "label_epsilon > 0"),
             assumed=("private random draws follow the declared law",),
             parameters={"classes": self.n_classes, "keep_probability": self.keep_probability},
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedLabelResponse(LabelResponse):
-    """One response of a schedule, which reports the label in every release.
-
-    Its own profile is not what the schedule shows of the label, so it is refused to whoever would charge it once.
-    """
-
-    def delta(self, epsilon: float) -> float:
-        """Refused."""
-        raise InvalidInputError(
-            "a schedule reports the label in each of its releases, and this is the profile of one response; use the"
-            " guarantee of the plan, which is for all of them."
         )

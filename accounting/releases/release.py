@@ -42,12 +42,15 @@ class Release:
     """One thing that was or will be published about the same people, or a schedule: the same thing `times` times.
 
     `guarantee` is the promise of one time. `parts` have independent randomness (features and label); they compose.
+    `collections` is how often users take part in all: a plan may itself be for several releases.
     """
 
     name: str
     guarantee: Guarantee
     parts: tuple[Part, ...]
     times: int = 1
+    collections: int = 0
+    """0: as many as `times`."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not 1 <= len(self.name) <= 200 or not self.name.isprintable():
@@ -55,6 +58,8 @@ class Release:
         if not self.parts:
             raise InvalidInputError(f"release {self.name!r} has no parts; give at least one.")
         require_integer("times", self.times, low=1, high=MOST_TIMES)
+        require_integer("collections", self.collections, low=0, high=MOST_TIMES**2)
+        object.__setattr__(self, "collections", self.collections or self.times)
 
     @staticmethod
     def of_guarantee(name: str, guarantee: Guarantee, *, times: int = 1) -> Release:
@@ -76,7 +81,11 @@ class Release:
             raise UnlikeGuaranteesError("a plan's profile is that of all shuffled messages; charge another view.")
         (whole,) = [g for g in plan.guarantees if g.view is view and g.adjacency is _whole_record(plan)]
         return Release(
-            name=name, guarantee=whole.restated(adjacency=Adjacency.RECORD), parts=plan_parts(plan), times=times
+            name=name,
+            guarantee=whole.restated(adjacency=Adjacency.RECORD),
+            parts=plan_parts(plan),
+            times=times,
+            collections=times * plan.request.releases,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -86,6 +95,7 @@ class Release:
             "guarantee": self.guarantee.to_json(),
             "parts": [part.to_json() for part in self.parts],
             "times": self.times,
+            "collections": self.collections,
         }
 
     @staticmethod
@@ -98,6 +108,7 @@ class Release:
                 guarantee=Guarantee.from_json(data["guarantee"]),
                 parts=tuple(_part(part) for part in parts),
                 times=data.get("times", 1),
+                collections=data.get("collections", 0),
             )
         except PrivkdeError:
             raise
@@ -122,7 +133,8 @@ def plan_parts(plan: Plan) -> tuple[Part, ...]:
     if label is None:
         return (Part(profile=Profile.below(promised_curve(plan)), curves=cut_curves(plan)),)
     promised = implied_curve(float(plan.request.epsilon), plan.protocol().promised_delta(float(plan.request.delta)))
-    return tuple(Part(profile=Profile.below(curve)) for curve in (promised, label_curve(label)))
+    curves = [promised] + [label_curve(label)] * plan.request.releases  # a schedule reports the label each time
+    return tuple(Part(profile=Profile.below(curve)) for curve in curves)
 
 
 def _whole_record(plan: Plan) -> Adjacency:

@@ -196,15 +196,21 @@ def standings_table(standings: Sequence[Standing]) -> Table:
     """What is spent and what is left of each budget, in ε at its δ."""
     table = _table("Budgets (ε at the δ of each, for replacing one record)")
     table.add_column("budget", style="bold", overflow="fold")
-    for name in ("ε", "δ", "ε spent", "ε left", "δ spent", "charges"):
+    for name in ("ε spent", "ε left", "δ spent", "charges"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("view")
     table.add_column("adds by")
     for standing in standings:
         budget = standing.budget
-        numbers = (f"{x:.6g}" for x in (budget.epsilon, budget.delta, standing.spent, standing.remaining))
-        counted = (_delta(standing.delta_spent), f"{standing.n_charges:,}")
-        table.add_row(budget.name, *numbers, *counted, str(budget.view), str(budget.composition))
+        table.add_row(
+            budget.name,
+            f"{standing.spent:.6g} of {budget.epsilon:.6g}",
+            f"{standing.remaining:.6g}",
+            f"{_delta(standing.delta_spent)} of {budget.delta:.3g}",
+            f"{standing.n_charges:,}",
+            str(budget.view),
+            str(budget.composition),
+        )
     return table
 
 

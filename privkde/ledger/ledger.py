@@ -188,9 +188,9 @@ class Ledger:
             earlier = next((use for use in uses if use.key == key), None)
             if earlier is not None:
                 return earlier
-            if len(uses) >= charge.release.times:
+            if len(uses) >= charge.release.collections:
                 raise ScheduleUsedUpError(
-                    f"all {charge.release.times} times of {charge.name!r} are used; charge another release."
+                    f"all {charge.release.collections} times of {charge.name!r} are used; charge another release."
                 )
             use = Use(budget=name, schedule=schedule, number=len(uses) + 1, key=key, created=_now())
             rows.add_use(use)

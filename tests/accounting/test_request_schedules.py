@@ -18,7 +18,8 @@ from accounting import Adjacency, InfeasibleError, InvalidInputError, Plan, Plan
 from accounting.comparing import compare_labels
 from accounting.composition import LADDER, Touched
 from accounting.mechanisms import rebuild
-from accounting.releases.release import Release, spent
+from accounting.releases.composing import spent
+from accounting.releases.release import Release
 from accounting.request import LONGEST_SCHEDULE
 from tests.plans import plan_for
 
@@ -99,10 +100,10 @@ def test_the_label_is_reported_in_every_release() -> None:
 
 def test_nobody_is_charged_one_report_of_the_label_for_all() -> None:
     plan = plan_for(**WEEKLY, classes=2, label_epsilon=1.5, releases=3)
-    with pytest.raises(InvalidInputError, match="this is the profile of one response; use the guarantee of the plan"):
-        Release.of_plan("a year", plan)
-    whole = next(one for one in plan.guarantees if one.adjacency is Adjacency.RECORD)
-    assert spent([Release.of_guarantee("a year", whole)], 1e-5).epsilon >= 2.0 + 4.5
+    release = Release.of_plan("a year", plan)
+    assert len(release.parts) == 1 + 3
+    assert release.collections == 3
+    assert spent([release], 1e-5).basic >= 2.0 + 4.5
 
 
 def test_a_schedule_is_charged_as_a_whole() -> None:
