@@ -217,17 +217,18 @@ def standings_table(standings: Sequence[Standing]) -> Table:
 def history_table(budget: str, charges: Sequence[Charge]) -> Table:
     """All charges of a budget, first to last."""
     table = _table(f"Charges of {budget}")
-    for name in ("№", "times", "ε", "δ", "ε spent", "δ spent"):
+    for name in ("№", "ε", "δ", "ε spent", "δ spent"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name in ("release", "about", "key"):
+    for name in ("release", "key"):
         table.add_column(name, overflow="fold")
     table.add_column("charged", no_wrap=True)
     for charge in charges:
         promise = charge.guarantee
         numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
-        counted = (f"{charge.number:,}", f"{charge.release.times:,}", *numbers, _delta(charge.after.at_budget))
         created = charge.created[:16].replace("T", " ")
-        table.add_row(*counted, escape(charge.name), charge.cohort or "everybody", escape(charge.key), created)
+        name = escape(charge.name) + ("" if charge.release.times == 1 else f", {charge.release.times:,} times")
+        name += "" if charge.cohort is None else f" ({charge.cohort})"
+        table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, escape(charge.key), created)
     return table
 
 
