@@ -193,10 +193,10 @@ def terms_table(terms: Sequence[tuple[Any, Sequence[Term]]], *, contrast: bool) 
 
 
 def standings_table(standings: Sequence[Standing]) -> Table:
-    """What is spent and what is left of each budget, in ε at its δ."""
-    table = _table("Budgets (ε at the δ of each, for replacing one record)")
+    """What is spent of each budget: ε at its δ, and δ at its ε."""
+    table = _table("Budgets (for replacing one record)")
     table.add_column("budget", style="bold", overflow="fold")
-    for name in ("ε spent", "ε left", "δ spent", "charges"):
+    for name in ("ε spent", "δ spent", "charges"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("view")
     table.add_column("adds by")
@@ -205,7 +205,6 @@ def standings_table(standings: Sequence[Standing]) -> Table:
         table.add_row(
             budget.name,
             f"{standing.spent:.6g} of {budget.epsilon:.6g}",
-            f"{standing.remaining:.6g}",
             f"{_delta(standing.delta_spent)} of {budget.delta:.3g}",
             f"{standing.n_charges:,}",
             str(budget.view),

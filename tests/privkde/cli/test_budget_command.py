@@ -48,7 +48,7 @@ def test_create_charge_show_history(ledger: Path, capsys: pytest.CaptureFixture[
     table = run(capsys, "history", "telemetry")
     assert "week [1]" in table
     assert "1e-07" in table
-    assert re.search(r"telemetry +1 of 2 +1 +1e-07 of 1e-06 +1 +communication +basic", run(capsys, "show"))
+    assert re.search(r"telemetry +1 of 2 +1e-07 of 1e-06 +1 +communication +basic", run(capsys, "show"))
 
 
 def test_an_exceeded_budget_ends_with_1_and_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
