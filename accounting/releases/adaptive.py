@@ -1,11 +1,11 @@
-"""A filter for releases that are chosen after seeing all earlier ones, and an odometer.
+"""A filter for releases that are chosen after seeing all earlier ones, and what they have spent so far.
 
 The filter fixes one order α and a split of δ when a budget is made. A release has a cut β, a log-moment ρ and a largest
 loss λ after the cut. As long as, on every path of choices and outcomes,
 
     Σ β ≤ δ/2   and   (Σ ρ ≤ K  or  Σ λ ≤ ε),      K = (α−1)ε + ln(δ/2) − ln((α−1)^{α−1}/α^α),
 
-everything that was shown is (ε, δ)-DP. Source: docs/proofs/releases.md, Theorem 3.
+everything that was shown is (ε, δ)-DP. Source: docs/proofs/releases.md, Theorems 3 and 4.
 """
 
 from __future__ import annotations
@@ -105,7 +105,10 @@ class AdaptiveFilter:
         return self._by_price(first) > self.epsilon and basic_epsilon(first, self.delta) <= self.epsilon
 
     def spent(self, releases: Sequence[Release]) -> float:
-        """The ε for which these releases would have been admitted; infinite if δ does not suffice for any."""
+        """The ε for which these releases would have been admitted; infinite if δ does not suffice for any.
+
+        It is an odometer: it holds with δ whenever one stops to read it. Source: docs/proofs/releases.md, Theorem 4.
+        """
         if self.by_sums(releases):
             return basic_epsilon(releases, self.delta)
         return self._by_price(releases)
@@ -126,18 +129,6 @@ class AdaptiveFilter:
         if total.largest_loss > self.epsilon:
             tail = math.exp(min(0.0, total.rho - self.allowance + self._tail)) if self.delta > 0.0 else 1.0
         return min(1.0, total.cut + tail)
-
-    def odometer(self, releases: Sequence[Release]) -> float:
-        """With probability 1 − δ the loss stays at or below this reading after every release, whenever one reads it.
-
-        Source: docs/proofs/releases.md, Theorem 4.
-        """
-        if self.by_sums(releases):
-            return basic_epsilon(releases, self.delta)
-        total = self._total(releases)
-        if total.cut > self.cut_allowance:
-            return math.inf
-        return min(total.largest_loss, (total.rho - self._tail) / (self.order - 1.0))
 
 
 @lru_cache(maxsize=256)

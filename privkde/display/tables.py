@@ -246,8 +246,6 @@ def charge_table(charge: Charge, standing: Standing) -> Table:
     table.add_row(
         "δ spent", f"{_delta(standing.delta_spent)} of {standing.budget.delta:g} at ε = {standing.budget.epsilon:g}"
     )
-    if standing.odometer is not None:
-        table.add_row("odometer", f"loss so far at most {standing.odometer:.6g}, except with probability δ")
     return table
 
 

@@ -104,10 +104,7 @@ class Ledger:
             charges = rows.charges(budget)
         paths = [_path(charges, cohort) for cohort in _cohorts(charges)]
         worst = max((path[-1].after for path in paths if path), key=_cost, default=_nothing(budget))
-        odometer = None
-        if budget.filter is not None:
-            odometer = max(budget.filter.odometer([charge.release for charge in path]) for path in paths)
-        return Standing(budget=budget, ladder=worst, n_charges=len(charges), odometer=odometer)
+        return Standing(budget=budget, ladder=worst, n_charges=len(charges))
 
     def history(self, name: str) -> tuple[Charge, ...]:
         """The budget's charges, first to last."""

@@ -190,8 +190,6 @@ class Standing:
     budget: Budget
     ladder: Spent
     n_charges: int
-    odometer: float | None = None
-    """Adaptive budgets: with probability 1 − δ the loss so far is at most this, whenever one reads it."""
 
     @property
     def spent(self) -> float:
@@ -202,6 +200,14 @@ class Standing:
     def remaining(self) -> float:
         """ε that is left; a release may cost less than its own ε, because releases compose."""
         return self.budget.epsilon - self.spent
+
+    @property
+    def odometer(self) -> float | None:
+        """What is spent, where that holds with δ whenever one stops to read it; None with `pld`, where it does not.
+
+        Source: docs/proofs/releases.md, Theorem 4.
+        """
+        return None if self.budget.composition is Composition.PLD else self.spent
 
     @property
     def delta_spent(self) -> float | None:

@@ -132,37 +132,33 @@ def test_pure_releases_add_up_exactly() -> None:
     rule = AdaptiveFilter.for_budget(1.0, 0.0)
     assert rule.spent([plain(0.1)] * 10) == 1.0
     assert rule.spent([plain(0.1, 1e-9)]) == math.inf
-    assert rule.odometer([plain(0.1)] * 10) == 1.0
 
 
-def test_spending_grows_and_the_odometer_is_never_below_what_is_spent(weekly: Release) -> None:
+def test_spending_grows(weekly: Release) -> None:
     rule = AdaptiveFilter.for_budget(4.0, 1e-6)
     path = [weekly] * 6 + [plain(0.2, 1e-9), plain(0.4)]
-    paths = [path[:k] for k in range(len(path) + 1)]
-    readings = [(rule.spent(seen), rule.delta_spent(seen), rule.odometer(seen)) for seen in paths]
-    assert readings[0] == (0.0, 0.0, 0.0)
+    readings = [(rule.spent(path[:k]), rule.delta_spent(path[:k])) for k in range(len(path) + 1)]
+    assert readings[0] == (0.0, 0.0)
     for before, after in itertools.pairwise(readings):
         assert all(x <= y for x, y in zip(before, after, strict=True))
-    assert all(odometer >= used for used, _, odometer in readings)
 
 
-def test_the_odometer_holds_at_every_time_of_every_strategy() -> None:
-    """P(loss exceeds the reading at some time) ≤ δ for a strategy that chases the reading, by enumeration."""
-    rule, menu = AdaptiveFilter.for_budget(1.5, 1e-2), (Entry(steps=2), Entry(steps=5))
+def test_what_is_spent_holds_whenever_one_stops_to_read_it() -> None:
+    """Σ (P − e^reading Q)₊ ≤ δ for the best rule to choose and to stop, by going back from the end."""
+    rule, menu = AdaptiveFilter.for_budget(1.5, 1e-2), (Entry(steps=2), Entry(steps=5, delta=1e-3))
 
     @cache
-    def exceeding(counts: Counts, loss: int) -> float:
-        releases = releases_of(menu, counts)
-        if releases and loss * STEP > rule.odometer(releases) + 1e-12:
-            return 1.0
-        if sum(counts) == 8:
-            return 0.0
-        return max(
-            sum(p * exceeding((counts[0] + (i == 0), counts[1] + (i == 1)), loss + s) for s, p in entry.outcomes(STEP))
-            for i, entry in enumerate(menu)
-        )
+    def beyond(counts: Counts, loss: int) -> float:
+        reading = rule.spent(releases_of(menu, counts))
+        value = max(0.0, -math.expm1(reading - loss * STEP))
+        for i, entry in enumerate(menu):
+            after = (counts[0] + (i == 0), counts[1] + (i == 1))
+            if sum(after) <= 9 and math.isfinite(rule.spent(releases_of(menu, after))):
+                outcomes = entry.outcomes(STEP)
+                value = max(value, entry.delta + sum(p * beyond(after, loss + steps) for steps, p in outcomes))
+        return value
 
-    assert exceeding((0, 0), 0) <= 1e-2
+    assert 0.0 < beyond((0, 0), 0) <= 1e-2
 
 
 def test_an_order_is_checked() -> None:
