@@ -17,24 +17,22 @@ USELESS_ERROR = 1.0
 """A density estimate whose error reaches the largest kernel value says nothing."""
 
 Progress = Callable[[str], None]
+Choice = tuple[BitsumProtocol, Rung, tuple[str, ...]]
+"""The protocol, the rung that proves it, and why they were chosen."""
 
 
 def silent(_: str) -> None:
     """Progress that is not shown."""
 
 
-def choose(
-    request: PlanRequest, say: Progress = silent, *, certified: bool = True
-) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+def choose(request: PlanRequest, say: Progress = silent, *, certified: bool = True) -> Choice:
     """The protocol, the rung that proves it, and why they were chosen."""
     if request.bitsum != AUTO:
         return _calibrate(request, BITSUMS[request.bitsum], say, certified=certified)
     return _best_bitsum(request, say, certified=certified)
 
 
-def _best_bitsum(
-    request: PlanRequest, say: Progress, *, certified: bool
-) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+def _best_bitsum(request: PlanRequest, say: Progress, *, certified: bool) -> Choice:
     """The bitsum of least predicted privacy error; ties within 1 % go to the fewest messages."""
     variants = [(law, shape) for law in bitsums_for(request.delta).values() for shape in law.auto_noise_shapes]
     possible: list[tuple[float, BitsumProtocol, Rung, str]] = []
@@ -67,9 +65,7 @@ def _best_bitsum(
     return protocol, rung, (why, *notes)
 
 
-def _calibrate(
-    request: PlanRequest, law: type[BitsumProtocol], say: Progress, *, certified: bool
-) -> tuple[BitsumProtocol, Rung, tuple[str, ...]]:
+def _calibrate(request: PlanRequest, law: type[BitsumProtocol], say: Progress, *, certified: bool) -> Choice:
     failures: dict[str, InfeasibleError] = {}
     for rungs in _rungs(request, law):
         designs: list[tuple[BitsumProtocol, Rung]] = []

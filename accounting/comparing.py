@@ -107,10 +107,13 @@ def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> l
     return outcomes
 
 
-def compare_labels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+def compare_labels(
+    request: PlanRequest, progress: Progress | None = None, *, planned: BitsumProtocol | None = None
+) -> list[Outcome]:
     """The request as it is, and the other way to protect labels for the same total ε and δ; nothing without classes.
 
     Of several ways to split ε between features and label the best is shown. Not certified: to compare, not to use.
+    A protocol that was `planned` for the request stands for itself, if it is the one that would be compared.
     """
     if request.classes is None:
         return []
@@ -118,7 +121,10 @@ def compare_labels(request: PlanRequest, progress: Progress | None = None) -> li
     base = dataclasses.replace(request, allow_useless=True)
     if base.bitsum == AUTO:  # labels are compared, not bitsums
         base = dataclasses.replace(base, bitsum=next(iter(bitsums_for(request.delta))))
-    given = Outcome.of(request.labels, base, say, certified=False)
+    if planned is not None and planned.name == base.bitsum:
+        given = Outcome(name=request.labels, request=base, protocol=planned)
+    else:
+        given = Outcome.of(request.labels, base, say, certified=False)
     others = [
         Outcome.of(changes["labels"], base, say, certified=False, **changes)
         for changes in _other_labels(request, request.classes)
@@ -151,9 +157,11 @@ def _headcounts(request: PlanRequest, scale: float) -> dict[str, Any]:
     return {"min_users": counted, **scaled}
 
 
-def label_advice(request: PlanRequest, progress: Progress | None = None) -> str | None:
+def label_advice(
+    request: PlanRequest, progress: Progress | None = None, *, planned: BitsumProtocol | None = None
+) -> str | None:
     """Which way to protect labels is predicted to serve a class's density better; None without classes."""
-    outcomes = compare_labels(request, progress)
+    outcomes = compare_labels(request, progress, planned=planned)
     if not outcomes:
         return None
     best = min(outcomes, key=lambda outcome: outcome.total_error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from accounting.choosing import Progress, choose, silent
+from accounting.choosing import Choice, Progress, choose, silent
 from accounting.comparing import label_advice
 from accounting.plan import Plan, assemble
 from accounting.request import PlanRequest
@@ -74,14 +74,17 @@ def plan_budget(
 def plan_with_advice(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
     """`plan_budget` for a request object: with classes, the last reason compares separate and joint labels."""
     planned = plan(request, progress=progress)
-    advice = label_advice(request, progress)
+    advice = label_advice(request, progress, planned=planned.protocol())
     return planned if advice is None else dataclasses.replace(planned, reasons=(*planned.reasons, advice))
 
 
-def plan(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
-    """The plan without advice on labels. The plan's request names the bound R it chose."""
+def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choice | None = None) -> Plan:
+    """The plan without advice on labels, for a `choice` that was made before or made now.
+
+    The plan's request names the bound R it chose.
+    """
     say = progress or silent
     request = dataclasses.replace(request, bound=request.rounding_bound)
-    protocol, rung, reasons = choose(request, say)
+    protocol, rung, reasons = choice or choose(request, say)
     say(f"ladder at these parameters ({protocol.name})")
     return assemble(request, protocol, rung, reasons)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from accounting.accuracy.density_error import sup_error_bound
-from accounting.choosing import Progress, choose, prediction, silent
+from accounting.choosing import Choice, Progress, choose, prediction, silent
 from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
@@ -182,23 +182,25 @@ class _Search:
         number = value if self.unknown == "epsilon" else round(value)
         return read_request({**self.known, self.unknown: number, "allow_useless": True})
 
-    def shortfall(self, value: float, *, certified: bool = False) -> str | None:
-        """What is missing with this value; None if nothing is."""
+    def attempt(self, value: float, *, certified: bool) -> Choice | str:
+        """What meets the goal with this value, or what is missing."""
         say = self.progress or silent
         say(f"trying {self.unknown} = {value:.6g}")
         try:
             request = self.request(value)
+            choice = choose(request, certified=certified)
         except PrivkdeError as error:  # another value is possible: this one leaves too few users, or is too large
             return str(error)
-        try:
-            protocol, _, _ = choose(request, certified=certified)
-        except InfeasibleError as error:
-            return str(error)
-        return self.goal.shortfall(request, protocol)
+        return self.goal.shortfall(request, choice[0]) or choice
 
-    def solved(self, value: float, which: str) -> Plan:
+    def shortfall(self, value: float) -> str | None:
+        """What is missing with this value, without a proof; None if nothing is."""
+        attempted = self.attempt(value, certified=False)
+        return attempted if isinstance(attempted, str) else None
+
+    def solved(self, value: float, which: str, choice: Choice) -> Plan:
         """The plan with this value, which is the smallest or the largest."""
-        solved = plan(self.request(value), progress=self.progress)
+        solved = plan(self.request(value), progress=self.progress, choice=choice)
         why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {_PRECISION:.1%})"
         return dataclasses.replace(solved, reasons=(why, *solved.reasons))
 
@@ -211,22 +213,22 @@ def _smallest_unknown(search: _Search) -> Plan:
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
     best = _smallest(search.shortfall, low, high, whole=unknown != "epsilon", name=unknown)
-    while (missing := search.shortfall(best, certified=True)) is not None:
+    while isinstance(choice := search.attempt(best, certified=True), str):
         if best >= high:
-            raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {missing}; relax the target.")
+            raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {choice}; relax the target.")
         best = min(high, best * (1.0 + _PRECISION) if unknown == "epsilon" else math.ceil(best * (1.0 + _PRECISION)))
-    return search.solved(best, "smallest")
+    return search.solved(best, "smallest", choice)
 
 
 def _most_releases(search: _Search) -> Plan:
     """The plan with the most releases."""
     search.request(1)  # validates everything else
     best = _largest(search.shortfall, LONGEST_SCHEDULE)
-    while (missing := search.shortfall(best, certified=True)) is not None:
+    while isinstance(choice := search.attempt(best, certified=True), str):
         if best <= 1:
-            raise InfeasibleError(f"not even one release is possible: {missing}; relax the target.")
+            raise InfeasibleError(f"not even one release is possible: {choice}; relax the target.")
         best = math.floor(best / (1.0 + _PRECISION))
-    return search.solved(best, "largest number of")
+    return search.solved(best, "largest number of", choice)
 
 
 def _fewest_messages(goal: Goal, known: Mapping[str, Any], progress: Progress | None) -> Plan:

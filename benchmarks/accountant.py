@@ -1,4 +1,4 @@
-"""Ratios, measured in one run: how planning scales with n, and against dp-accounting's own construction.
+"""Ratios, measured in one run: whole plans, how planning scales with n, and against dp-accounting's own construction.
 
 Run with `make bench`. Times on a shared machine are noisy; only ratios within one run are meaningful.
 """
@@ -6,11 +6,13 @@ Run with `make bench`. Times on a shared machine are noisy; only ratios within o
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 from dp_accounting.pld import privacy_loss_distribution
 from rich.console import Console
 from rich.progress import track
@@ -19,6 +21,9 @@ from rich.table import Table
 from accounting.composition import LADDER, Target, Touched
 from accounting.mechanisms import RandomizedResponse
 from accounting.numerics.calibration import least_noise
+from accounting.plan import Plan
+from accounting.planning import plan_budget
+from accounting.solving import solve
 
 EPSILON, DELTA, INSTANCES, USERS = 2.0, 1e-6, 768, 30_000
 T = TypeVar("T")
@@ -98,7 +103,52 @@ def versus(console: Console) -> None:
     console.print(table)
 
 
+REQUESTS: dict[str, Callable[[], Plan]] = {
+    "gaussian, 768 sums": partial(plan_budget, users=USERS, dim=768, repetitions=768, epsilon=EPSILON, delta=DELTA),
+    "gaussian, 768 sums, bitsum auto": partial(
+        plan_budget, users=USERS, dim=768, repetitions=768, epsilon=EPSILON, delta=DELTA, bitsum="auto"
+    ),
+    "inner product, 384 dimensions": partial(
+        plan_budget, users=USERS, dim=384, kernel="inner-product", epsilon=EPSILON, delta=DELTA
+    ),
+    "the same, 4 joint labels": partial(
+        plan_budget,
+        users=USERS,
+        dim=384,
+        kernel="inner-product",
+        classes=4,
+        labels="joint",
+        epsilon=EPSILON,
+        delta=DELTA,
+    ),
+    "the same, smallest epsilon for an error of 0.02": partial(
+        solve, "epsilon", users=USERS, dim=384, kernel="inner-product", delta=DELTA, target_error=0.02
+    ),
+}
+
+
+def planning(console: Console) -> None:
+    """Whole plans in units of one product of two 2000 × 2000 matrices, by processor time."""
+    matrix = np.random.default_rng(0).random((2000, 2000))
+
+    def seconds(work: Callable[[], object]) -> float:
+        begin = time.process_time()
+        work()
+        return time.process_time() - begin
+
+    table = Table(title=f"plans (n={USERS:,}, ε=2, δ=1e-6), median of 3 by processor time")
+    for name in ("request", "accountant", "RMSE", "seconds", "time / matrix product"):
+        table.add_column(name, justify="right")
+    for name, request in track(REQUESTS.items(), "planning", console=console):
+        plan = request()
+        unit = statistics.median(seconds(lambda: matrix @ matrix) for _ in range(3))
+        own = statistics.median(seconds(request) for _ in range(3))
+        table.add_row(name, plan.accountant, f"{plan.bitsum_rmse:.2f}", f"{own:.2f}", f"{own / unit:.1f}")
+    console.print(table)
+
+
 if __name__ == "__main__":
     out = Console(width=120)
+    planning(out)
     scaling(out)
     versus(out)

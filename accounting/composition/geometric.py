@@ -14,9 +14,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.composition.rung import Curve, Rung, Touched, log_ratio
-from accounting.composition.shifted import ORDERS, Atoms, Cut, corners, over_shifts, rates
+from accounting.composition.shifted import (
+    BLOCK,
+    EVERY,
+    MIDDLES,
+    ORDERS,
+    Atoms,
+    Cut,
+    Rates,
+    corners,
+    over_shifts,
+    rates,
+)
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
@@ -46,7 +58,7 @@ class Rest:
     """Theorem 1: δ(ε) of at most `n_instances` instances, each dominated by one pair, from Σ t² alone."""
 
     cuts: tuple[Cut, ...]
-    rates: Array
+    rates: Rates
     n_instances: int
     infinite: float
     """P's mass at infinite loss, for t = 1."""
@@ -84,25 +96,62 @@ class Rest:
         left = epsilon - infinite - 2.0 * self.n_instances * self.surplus
         swollen = math.exp(min(700.0, self.n_instances * self.surplus))
         rows = [
-            _converted(rate, budget, left) + swollen * (cut.total(budget, self.n_instances) + infinite)
-            for rate, cut in zip(self.rates, self.cuts, strict=True)
+            Lines.of(rate, budget).converted(left) + swollen * (cut.total(budget, self.n_instances) + infinite)
+            for rate, cut in zip(self._deciding(budget, left), self.cuts, strict=True)
         ]
         return np.array(rows)
 
+    def _deciding(self, budget: float, epsilon: Array) -> Array:
+        """The rates of the blocks in which an ε has its best order, and of the next block if that lies at an end.
 
-def _converted(rate: Array, budget: float, epsilon: Array) -> Array:
-    """e^{K(α)·budget − (α−1)ε}(α−1)^{α−1}/α^α, at most 1, with the best order for each ε.
+        Which blocks these are depends on nothing that was computed before. Where the sketch has no moment at all, the
+        smallest orders may have one.
+        """
+        blocks = self._best(self.rates.sketch, budget, epsilon, MIDDLES) or {0}
+        while True:
+            table = self.rates.table(blocks)
+            best = self._best(table, budget, epsilon, EVERY)
+            around = {min(max(i + j, 0), len(ORDERS) - 1) // BLOCK for i in best for j in (-1, 0, 1)}
+            if around <= blocks:
+                return table
+            blocks |= around
 
-    The exponent without −(α−1)ε is convex in α, so the order α_j gives way to the next one where their lines in ε
-    meet. Any order would be valid.
+    @staticmethod
+    def _best(table: Array, budget: float, epsilon: Array, among: slice) -> set[int]:
+        """The numbers of the orders that are best for some cut and some ε."""
+        lines = [Lines.of(rate, budget, among) for rate in table]
+        return {int(i) for line in lines if len(line.numbers) for i in np.unique(line.numbers[line.best(epsilon)])}
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """ln of e^{K(α)·budget − (α−1)ε}(α−1)^{α−1}/α^α as lines in ε, one for each order whose rate is finite.
+
+    Their values at ε = 0 are convex in α, so the order α_j gives way to the next one where their lines meet. Any
+    order would be valid.
     """
-    finite = np.isfinite(rate)
-    if not np.any(finite):
-        return np.ones(len(epsilon))
-    orders, start = ORDERS[finite] - 1.0, budget * rate[finite] + CONVERSION[finite]
-    meet = np.maximum.accumulate(np.diff(start) / np.diff(orders))
-    best = np.searchsorted(meet, epsilon)
-    return np.asarray(np.exp(np.minimum(0.0, start[best] - orders[best] * epsilon)))
+
+    numbers: NDArray[np.intp]
+    orders: Array
+    start: Array
+
+    @staticmethod
+    def of(rate: Array, budget: float, among: slice = EVERY) -> Lines:
+        """For the rates of all orders, or of some."""
+        (numbers,) = np.nonzero(np.isfinite(rate))
+        return Lines(numbers, ORDERS[among][numbers] - 1.0, budget * rate[numbers] + CONVERSION[among][numbers])
+
+    def best(self, epsilon: Array) -> NDArray[np.intp]:
+        """Which line to take for each ε; there must be one."""
+        meet = np.maximum.accumulate(np.diff(self.start) / np.diff(self.orders))
+        return np.searchsorted(meet, epsilon)
+
+    def converted(self, epsilon: Array) -> Array:
+        """The bound by the best order for each ε, at most 1."""
+        if len(self.numbers) == 0:
+            return np.ones(len(epsilon))
+        best = self.best(epsilon)
+        return np.asarray(np.exp(np.minimum(0.0, self.start[best] - self.orders[best] * epsilon)))
 
 
 @lru_cache(maxsize=4)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting.composition.rung import Touched
 from accounting.numerics.losses import DominatingLoss
@@ -19,10 +20,18 @@ from accounting.numerics.pmf import Array
 
 ORDERS: Array = np.exp(np.linspace(math.log(1.5), math.log(4000.0), 88))
 """Rényi orders α over which bounds are minimized; the best is about 2 ln(1/δ)/ε."""
-INTERVALS, ROUNDS, SMALLEST_SHIFT = 12, 5, 0.02
-"""Intervals of shifts at first, how often the worst ones are halved, and the end of the lowest as a share of T."""
-MOST_ENTRIES = 4_000_000
-"""Entries of tables of remainders that are kept for other intervals, in all (32 MB)."""
+SMALLEST_SHIFT = 0.02
+"""The end of the lowest interval of shifts, as a share of T."""
+INTERVALS, PARTS = 32, 24
+"""Theorem 1: intervals of shifts, and the parts of each in which the line above its moments is bounded."""
+FIRST_INTERVALS, ROUNDS = 12, 5
+"""Theorem 2: intervals of shifts at first, and how often the worst one is halved."""
+BLOCK = 8
+"""Neighboring orders whose rates are computed together."""
+EVERY, MIDDLES = slice(None), slice(BLOCK // 2, None, BLOCK)
+"""All orders, and one of each block."""
+ROUNDED_DOWN = 1.0 - 1e-9
+"""Share of the mass that may be lost which is lost: less than all, whatever the rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,64 +91,97 @@ class Remainders:
     """One corner as E_Q[(1 + tg)^a], g = P/Q − 1, from where cutting leaves off: the largest powers come last.
 
     `gains` are the g, `powers` one a for each order: α for *toward*, with g rising; 1−α for *away*, with g falling.
-    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers; `beyond[i]` is Q's mass after i.
+    `cuts[i]` is E_Q of what g exceeds gains[i] by, on the side of the large powers; `tails[i]` is Q's mass from i on.
     """
 
     gains: Array
     lower: Array
     powers: Array
     cuts: Array
-    beyond: Array
-    recent: dict[float, Array] = field(default_factory=dict, compare=False)
-    """The last tables of `at`: intervals of shifts, and their halves, share their ends."""
+    tails: Array
 
     @staticmethod
     def of(gains: Array, lower: Array, powers: Array) -> Remainders:
         """For atoms in the order in which they are cut, the last first."""
-        beyond = np.append(np.cumsum(lower[::-1])[::-1][1:], 0.0)
-        steps = np.append(np.abs(np.diff(gains)), 0.0)
-        cuts = np.cumsum((steps * beyond)[::-1])[::-1]  # positive terms only
-        return Remainders(gains, lower, powers, cuts, np.array([np.sum(lower[i + 1 :]) for i in range(len(lower))]))
+        tails = np.cumsum(lower[::-1])[::-1]
+        steps = np.append(np.abs(np.diff(gains)) * tails[1:], 0.0)
+        return Remainders(gains, lower, powers, np.cumsum(steps[::-1])[::-1], tails)
 
-    def at(self, shift: float, end: int | None = None, *, start: int = 0) -> Array:
-        """((1 + tg)^a − 1 − atg)/t² for each g before `end` (rows) and each order (columns); its limit for t = 0."""
-        gains = self.gains[start:end, None]
-        if shift == 0.0:
-            return np.asarray(self.powers * (self.powers - 1.0) / 2.0 * gains**2)
-        step = shift * gains
-        return np.asarray((np.expm1(self.powers * np.log1p(step)) - self.powers * step) / shift**2)
+    def threshold(self, above: float, allowed: Array) -> tuple[NDArray[np.intp], Array]:
+        """How many g are kept as they are, and the threshold of the others, for each `allowed` loss of mass per shift.
 
-    def _recalled(self, shift: float, end: int) -> Array:
-        known = self.recent.pop(shift, None)
-        if known is None:
-            known = self.at(shift, end)
-        elif len(known) < end:
-            known = np.concatenate([known, self.at(shift, end, start=len(known))])
-        while len(self.recent) > MOST_ENTRIES // known.size:
-            del self.recent[next(iter(self.recent))]
-        self.recent[shift] = known
-        return known[:end]
-
-    def squared_rates(self, below: float, above: float, allowed: Sequence[float]) -> Array:
-        """Bound on (M(α) − 1)/t² for t in [below, above] if g is cut so that it loses at most `allowed`·t (rows).
-
-        For every g the remainder is monotone in t, so its values at the two ends bound it.
-        Source: docs/proofs/geometric.md, Lemma 3.
+        Shifts are at most `above`. Between the first atom that loses little enough as a threshold and the one before
+        it the loss is linear; for *away* it is divided by what that atom allows, which is the least between the two.
         """
         away = self.powers[0] < 0.0
-        lost = self.cuts / np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else self.cuts
-        last = np.argmax(lost <= np.array(allowed)[:, None], axis=1)  # the last atom loses nothing, so there is one
-        end = int(np.max(last)) + 1
-        weights = np.where(np.arange(end) <= last[:, None], self.lower[:end], 0.0)
-        weights[np.arange(len(last)), last] += self.beyond[last]
-        ends = np.maximum(self._recalled(below, end), self._recalled(above, end))
-        with np.errstate(invalid="ignore", over="ignore"):
-            sums = np.asarray(weights @ ends)
-        if np.all(np.isfinite(sums)):
-            return sums
-        finite = np.isfinite(ends)
-        infinite = (weights > 0.0).astype(np.float64) @ ~finite > 0.0  # weight 0 times infinity is nothing
-        return np.where(infinite, math.inf, weights @ np.where(finite, ends, 0.0))
+        least = np.clip(1.0 + above * self.gains, 1e-300, 1.0) if away else np.ones(len(self.gains))
+        kept = np.argmax(self.cuts / least <= allowed[:, None], axis=1)  # the last atom loses nothing, so there is one
+        spare = np.maximum(allowed * least[kept] - self.cuts[kept], 0.0) / self.tails[kept]
+        previous = self.gains[np.maximum(kept - 1, 0)] - self.gains[kept]
+        moved = np.minimum(ROUNDED_DOWN * spare, np.abs(previous))
+        return kept, np.asarray(self.gains[kept] + np.sign(previous) * moved)
+
+    def moments(self, points: Array, cuts: Sequence[Cut], columns: slice) -> Array:
+        """m(t) = E_Q[((1 + tĝ)^a − 1 − atĝ)/t²], with ĝ cut as it may be between two neighboring points.
+
+        Indices: the interval; t, one of the point before it, its two ends and the point behind it (nan where there is
+        none); the cut; the order.
+        """
+        powers = self.powers[columns]
+        thresholds = [
+            self.threshold(above, np.array([cut.per_unit(below) for cut in cuts]))
+            for below, above in itertools.pairwise(points.tolist())
+        ]
+        found = np.full((len(thresholds), 4, len(cuts), len(powers)), math.nan)
+        for number, t in enumerate(points.tolist()):
+            users = range(max(0, number - 2), min(len(thresholds), number + 2))
+            end = max(int(np.max(thresholds[i][0])) for i in users)
+            sums = np.zeros((end + 1, len(powers)))
+            np.cumsum(self.lower[:end, None] * remainder(powers, t, self.gains[:end]), axis=0, out=sums[1:])
+            for i in users:
+                kept, caps = thresholds[i]
+                found[i, number - i + 1] = sums[kept] + self.tails[kept, None] * remainder(powers, t, caps)
+        return found
+
+    def rates(self, points: Array, cuts: Sequence[Cut], columns: slice = EVERY) -> Array:
+        """Bound on ln(M(α))/t² for all t from the first to the last of three points or more: a row for each cut.
+
+        m is convex in t for powers up to 2 and from 3 on, and lies below its chord; between 2 and 3 it is concave and
+        lies below the chord of a neighboring interval. Source: docs/proofs/geometric.md, Lemma 3.
+        """
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            return self._rates(points, self.moments(points, cuts, columns), self.powers[columns])
+
+    @staticmethod
+    def _rates(points: Array, moments: Array, powers: Array) -> Array:
+        parts = np.linspace(points[:-1], points[1:], PARTS + 1, axis=1)
+        own = np.arange(len(parts))
+        lines = _on_chords(moments, points, parts, own)
+        concave = (powers > 2.0) & (powers < 3.0)
+        if np.any(concave):
+            lines = np.where(concave, _on_chords(moments, points, parts, np.where(own > 0, own - 1, 1)), lines)
+        larger, below = np.maximum(lines[:, :-1], lines[:, 1:]), parts[:, :-1, None, None]
+        found = np.where(below > 0.0, np.log1p(below**2 * larger) / below**2, larger)  # it falls with t
+        return np.asarray(np.max(np.where(np.isnan(found), math.inf, found), axis=(0, 1)))
+
+
+def _on_chords(moments: Array, points: Array, parts: Array, chords: NDArray[np.intp]) -> Array:
+    """The chord of one interval, at the ends of the parts of another: `chords` names one for each."""
+    own, start = np.arange(len(parts)), points[chords, None]
+    shares = ((parts - start) / (points[chords + 1, None] - start))[:, :, None, None]
+    first, second = (moments[own, chords - own + end][:, None] for end in (1, 2))
+    return np.asarray((1.0 - shares) * first + shares * second)
+
+
+def remainder(powers: Array, shift: float, gains: Array) -> Array:
+    """((1 + tg)^a − 1 − atg)/t² for all g and, as last index, each a; its limit for t = 0."""
+    if shift == 0.0:
+        return np.asarray(gains[..., None] ** 2 * (powers * (powers - 1.0) / 2.0))
+    step = shift * gains
+    table = np.expm1(np.log1p(step)[..., None] * powers)
+    table -= step[..., None] * powers
+    table /= shift**2
+    return np.asarray(table)
 
 
 def remainders(loss: DominatingLoss) -> tuple[Remainders, Remainders]:
@@ -150,14 +192,14 @@ def remainders(loss: DominatingLoss) -> tuple[Remainders, Remainders]:
     return Remainders.of(gains, lower, ORDERS), Remainders.of(gains[::-1], lower[::-1], 1.0 - ORDERS)
 
 
-def shifts(largest_shift: float) -> Array:
-    """The ends of the first intervals of shifts."""
-    return np.append(0.0, largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, INTERVALS))
+def shifts(largest_shift: float, intervals: int) -> Array:
+    """The ends of intervals that cover all shifts up to the largest."""
+    return np.append(0.0, largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, intervals))
 
 
 def over_shifts(bound: Callable[[float, float], Array], largest_shift: float) -> Array:
     """The supremum of bound(below, above) over intervals that cover all shifts up to the largest."""
-    return supremum(bound, shifts(largest_shift), rounds=ROUNDS)
+    return supremum(bound, shifts(largest_shift, FIRST_INTERVALS), rounds=ROUNDS)
 
 
 def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: int) -> Array:
@@ -178,16 +220,35 @@ def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: i
     return np.asarray(np.max(np.array(values), axis=0))
 
 
-def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Array:
-    """K(α): ln moments per unit of squared shift, the supremum over all t ≤ `largest_shift`; a row for each cut."""
-    both = remainders(loss)
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """K(α): ln moments per unit of squared shift, a row for each cut, computed only for blocks of orders that decide.
 
-    def rate(below: float, above: float) -> Array:
-        toward, away = (corner.squared_rates(below, above, [cut.per_unit(below) for cut in cuts]) for corner in both)
-        moment = np.maximum(toward, away)
-        if below > 0.0:  # ln(1 + t²m)/t² falls with t
-            moment = np.log1p(below**2 * moment) / below**2
-        return np.nan_to_num(moment, nan=math.inf, posinf=math.inf)
+    `sketch` holds one order of each block. It says where to look.
+    """
 
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return over_shifts(rate, largest_shift)
+    sketch: Array
+    compute: Callable[[slice], Array]
+    """The rates of a block of orders."""
+    computed: dict[int, Array] = field(default_factory=dict, compare=False)
+    """Blocks that were computed; none depends on another."""
+
+    def table(self, blocks: Iterable[int]) -> Array:
+        """The rates of all orders of these blocks; infinite for the others."""
+        found = np.full((len(self.sketch), len(ORDERS)), math.inf)
+        for block in blocks:
+            columns = slice(block * BLOCK, (block + 1) * BLOCK)
+            if block not in self.computed:
+                self.computed[block] = self.compute(columns)
+            found[:, columns] = self.computed[block]
+        return found
+
+
+def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Rates:
+    """K(α), the supremum over all t ≤ `largest_shift`, for a pair that dominates an instance that flips completely."""
+    points, both = shifts(largest_shift, INTERVALS), remainders(loss)
+
+    def largest(columns: slice) -> Array:
+        return np.maximum(*(corner.rates(points, cuts, columns) for corner in both))
+
+    return Rates(largest(MIDDLES), largest)

@@ -15,6 +15,7 @@ from functools import partial
 from accounting.composition.rung import L, Rung, Touched
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol
+from accounting.mechanisms.gaussian_noise import GaussianMechanism
 from accounting.numerics.calibration import SEARCH_TOLERANCE, least_noise
 
 CANDIDATE_TOLERANCE = 2e-3
@@ -45,10 +46,10 @@ class Target:
         """
         return self.rung.design(law, self, n_users, certified=certified)
 
-    def guess(self) -> float:
-        """Noise of the Gaussian mechanism for the same task: where the search starts."""
-        budget = self.rung.budget(self.touched)
-        return math.sqrt(2.0 * budget * math.log(1.25 / max(self.delta, 1e-300))) / self.epsilon
+    def gaussian(self) -> GaussianMechanism:
+        """The Gaussian mechanism for the same task: where the search starts."""
+        sensitivity = math.sqrt(self.rung.budget(self.touched))
+        return GaussianMechanism.calibrate(self.epsilon, min(max(self.delta, 1e-300), 0.5), sensitivity)
 
     def accepted_excess(self, law: type[BitsumProtocol]) -> float:
         """Extra noise, as a share of the least, that is accepted for fewer messages."""
@@ -69,8 +70,17 @@ class Target:
 
         likely: Callable[[L], float] = partial(excess, certified=False)
         sure: Callable[[L], float] = partial(excess, certified=True)
-        start = self.guess() if guess is None else guess
-        return least_noise(build, likely, sure if certified else likely, guess=start, tolerance=tolerance)
+        gaussian = self.gaussian()
+        start = gaussian.standard_deviation if guess is None else guess
+        return least_noise(
+            build,
+            likely,
+            sure if certified else None,
+            guess=start,
+            slope=gaussian.slope(self.epsilon),
+            margin=lambda protocol: protocol.certified_margin(),
+            tolerance=tolerance,
+        )
 
     def candidates(self, families: Iterable[Build[L]], guess: float | None = None) -> list[Candidate[L]]:
         """Each family at its least noise; families that cannot meet the target are left out."""

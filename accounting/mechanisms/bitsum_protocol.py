@@ -100,6 +100,10 @@ class BitsumProtocol(abc.ABC):
         """δ(ε) of one instance, the supremum over everybody else's data included, rounded up."""
         return self.likely_delta(epsilon)
 
+    def certified_margin(self) -> float:
+        """How much more noise, relatively, the supremum over the others' data is likely to need than `pairs()`."""
+        return 0.0
+
     def epsilon(self, delta: float) -> float:
         """Smallest ε with `delta(ε)` ≤ delta, rounded up; inf if none exists.
 

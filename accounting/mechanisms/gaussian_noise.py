@@ -45,6 +45,13 @@ class GaussianMechanism:
         """Exact δ(ε), rounded up."""
         return _delta(self.sensitivity / self.standard_deviation, epsilon)
 
+    def slope(self, epsilon: float) -> float:
+        """−d ln δ(ε)/d ln σ, at least 1: how fast more noise helps, roughly."""
+        more = 1.001
+        noisier = GaussianMechanism(sensitivity=self.sensitivity, standard_deviation=more * self.standard_deviation)
+        logs = [math.log(max(mechanism.delta(epsilon), 1e-300)) for mechanism in (self, noisier)]
+        return max(1.0, (logs[0] - logs[1]) / math.log(more))
+
     def epsilon(self, delta: float) -> float:
         """Smallest ε with δ(ε) ≤ delta, rounded up."""
         return smallest_epsilon(self.delta, delta)

@@ -2,50 +2,70 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from accounting.errors import InfeasibleError, InvalidInputError
 
 SEARCH_TOLERANCE = 2e-4
 """The search stops when a noise level that holds and one that fails are this close, relatively."""
-CERTIFIED_TOLERANCE = 6e-4
-"""The same for the certified refinement: well inside the promised 0.1 %."""
+CERTIFIED_TOLERANCE = 9e-4
+"""The same for the certified refinement: inside the promised 0.1 %."""
+FIRST_SLOPE = 10.0
+"""−d excess/d ln noise where nothing better is known."""
 
 _SMALLEST, _LARGEST = 1e-7, 1e13
+_LONGEST_FIRST_STEP = math.log(1.5)
 
 P = TypeVar("P")
+Point = tuple[float, float]
+"""ln noise and the excess there."""
+
+
+def _no_margin(_: object) -> float:
+    return 0.0
 
 
 def least_noise(
     build: Callable[[float], P],
     likely_excess: Callable[[P], float],
-    certified_excess: Callable[[P], float],
+    certified_excess: Callable[[P], float] | None,
     *,
     guess: float,
+    slope: float = FIRST_SLOPE,
+    margin: Callable[[P], float] = _no_margin,
     tolerance: float = SEARCH_TOLERANCE,
 ) -> P:
     """The protocol of least noise that holds: certified_excess(build(noise)) ≤ 0, and 0.1 % less noise fails.
 
     `likely_excess` is a cheap lower bound on `certified_excess`; both decrease in the noise. The search
-    runs on the cheap one; the certified one then moves the result up, never down.
+    runs on the cheap one; the certified one then moves the result up, never below what the search found to fail.
+    Good guesses only save time: of the noise, of how fast the excess falls with ln noise (`slope`), and of how much
+    more noise, relatively, the certified excess needs than the cheap one (`margin`). Without a certified excess what
+    the search found is returned.
     """
 
     def searched(noise: float) -> float:
         return _guarded(build, likely_excess, noise)
 
-    low, high, slope = _bracketed_root(searched, guess, tolerance)
-    excess = _guarded(build, certified_excess, high)
+    low, high, slope = _bracketed_root(searched, guess, slope, tolerance)
+    if certified_excess is None:
+        return build(high)
+    certified = partial(_guarded, build, certified_excess)
+    high *= math.exp(margin(build(high)))
+    excess = certified(high)
     while excess > 0.0:
         low = high
         high *= math.exp(min(0.7, 1.05 * excess / slope + 5e-5))
         if high > _LARGEST:
             raise InfeasibleError("no amount of noise passes the certificate; ask for a larger epsilon or delta.")
-        excess = _guarded(build, certified_excess, high)
+        excess = certified(high)
     while high / low > 1.0 + max(CERTIFIED_TOLERANCE, 2.0 * tolerance):
         middle = math.sqrt(low * high)
-        if _guarded(build, certified_excess, middle) <= 0.0:
+        if certified(middle) <= 0.0:
             high = middle
         else:
             low = middle
@@ -62,61 +82,90 @@ def _guarded(build: Callable[[float], P], excess: Callable[[P], float], noise: f
     return math.inf if math.isnan(value) else value
 
 
-def _bracketed_root(excess: Callable[[float], float], guess: float, tolerance: float) -> tuple[float, float, float]:
+def _bracketed_root(
+    excess: Callable[[float], float], guess: float, slope: float, tolerance: float
+) -> tuple[float, float, float]:
     """(low, high, slope): excess(low) > 0 ≥ excess(high), within `tolerance`; slope = −d excess/d ln noise > 0.
 
-    Works on ln(noise): doubling steps to bracket, then regula falsi with the Illinois correction.
+    Works on ln(noise): one step by the given slope, one along the secant, then longer and longer ones until the sign
+    changes; then `_narrowed`.
     """
     x = math.log(min(max(guess, _SMALLEST), _LARGEST))
-    value = excess(math.exp(x))
-    step = math.log(1.1) if value > 0.0 else -math.log(1.1)
-    limit = math.log(_LARGEST) if value > 0.0 else math.log(_SMALLEST)
-    other_x, other = x, value
-    while (other > 0.0) == (value > 0.0):
-        if other_x == limit:
-            if value <= 0.0:
+    here = x, excess(math.exp(x))
+    fails = here[1] > 0.0
+    limit = math.log(_LARGEST if fails else _SMALLEST)
+    step = _towards(here[1], slope, tolerance, longest=_LONGEST_FIRST_STEP)
+    for count in itertools.count(1):
+        if here[0] == limit:
+            if not fails:
                 return math.exp(limit), math.exp(limit), 1.0
             raise InfeasibleError("no amount of noise meets the request; ask for a larger epsilon or delta.")
-        x, value = other_x, other
-        other_x, other, step = _step(excess, x, step, limit, tolerance)
-    (low, f_low), (high, f_high) = sorted([(x, value), (other_x, other)])
-    return _illinois(excess, (low, f_low), (high, f_high), tolerance)
+        ahead, step = _step(excess, here[0], step, limit, tolerance)
+        if (ahead[1] > 0.0) != fails:
+            break
+        secant = _slope(here, ahead)
+        wanted = _towards(ahead[1], secant, tolerance, longest=4.0 * abs(step))
+        step = wanted if count == 1 else math.copysign(max(abs(wanted), 2.0 * abs(step)), step)
+        here = ahead
+    below, above = sorted([here, ahead])
+    return _narrowed(excess, below, above, tolerance)
+
+
+def _slope(one: Point, other: Point) -> float:
+    """−d excess/d ln noise between two points, never too flat to step along; steep if nothing is known."""
+    if not (math.isfinite(one[1]) and math.isfinite(other[1])):
+        return FIRST_SLOPE
+    return max((one[1] - other[1]) / (other[0] - one[0]), 1e-2)
+
+
+def _towards(value: float, slope: float, tolerance: float, *, longest: float) -> float:
+    """The step to where a line of this slope has its root, and a little further; up if the excess is positive."""
+    length = abs(value) / slope + 0.4 * tolerance if math.isfinite(value) else math.log(1.1)
+    return min(length, longest) if value > 0.0 else -min(length, longest)
 
 
 def _step(
     excess: Callable[[float], float], x: float, step: float, limit: float, tolerance: float
-) -> tuple[float, float, float]:
-    """The next point of the bracket, its excess and the next step; shorter where the law ahead is refused."""
+) -> tuple[Point, float]:
+    """The next point of the bracket and the step to it; shorter where the law ahead is refused."""
     while True:
         ahead = min(limit, x + step) if step > 0 else max(limit, x + step)
         try:
-            return ahead, excess(math.exp(ahead)), 2.0 * step
+            return (ahead, excess(math.exp(ahead))), step
         except InfeasibleError:
             if abs(step) <= tolerance:
                 raise
             step /= 4.0
 
 
-def _illinois(
-    excess: Callable[[float], float], below: tuple[float, float], above: tuple[float, float], tolerance: float
+def _narrowed(
+    excess: Callable[[float], float], below: Point, above: Point, tolerance: float
 ) -> tuple[float, float, float]:
-    (low, f_low), (high, f_high) = below, above
-    weight_low, weight_high = f_low, f_high
-    slope = 1.0
-    while high - low > tolerance:
-        if math.isfinite(weight_low) and math.isfinite(weight_high):
-            x = (low * weight_high - high * weight_low) / (weight_high - weight_low)
-            margin = 0.4 * tolerance
-            x = min(max(x, low + margin), high - margin)
-            if math.isfinite(f_low):
-                slope = max((f_low - f_high) / (high - low), 1e-2)
+    """The bracket made as narrow as the tolerance, and the slope of the last secant that was long enough.
+
+    Regula falsi, aimed a little past the root as seen from the nearer end, so that the farther end moves up to it.
+    An end that stays twice counts half (Illinois); every fourth step is a bisection, for excesses without a slope.
+    """
+    weight_low, weight_high = below[1], above[1]
+    slope, kept = _slope(below, above), 0
+    for count in itertools.count(1):
+        (low, _), (high, _) = below, above
+        if high - low <= tolerance:
+            break
+        x = 0.5 * (low + high)
+        if count % 4 and math.isfinite(weight_low) and math.isfinite(weight_high):
+            root = (low * weight_high - high * weight_low) / (weight_high - weight_low)
+            past = 0.4 * tolerance if root - low < high - root else -0.4 * tolerance
+            x = min(max(root + past, low + 0.2 * tolerance), high - 0.2 * tolerance)
+        point = x, excess(math.exp(x))
+        if high - low > 10.0 * tolerance:
+            slope = _slope(*sorted([point, below if x - low > high - x else above]))
+        if point[1] > 0.0:
+            below, weight_low = point, point[1]
+            weight_high *= 0.5 if kept > 0 else 1.0
+            kept = 1
         else:
-            x = 0.5 * (low + high)
-        value = excess(math.exp(x))
-        if value > 0.0:
-            low, f_low, weight_low = x, value, value
-            weight_high *= 0.5
-        else:
-            high, f_high, weight_high = x, value, value
-            weight_low *= 0.5
-    return math.exp(low), math.exp(high), slope
+            above, weight_high = point, point[1]
+            weight_low *= 0.5 if kept < 0 else 1.0
+            kept = -1
+    return math.exp(below[0]), math.exp(above[0]), slope

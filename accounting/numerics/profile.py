@@ -55,10 +55,11 @@ class Pair:
 
     def hockey_stick(self, epsilon: float) -> float:
         """H_{e^ε}(upper‖lower), rounded up."""
-        excess = self.upper - math.exp(min(epsilon, 700.0)) * self.lower
-        positive = excess > 0.0
-        total = float(np.sum(excess, where=positive)) * (1.0 + RELATIVE_PAD)
-        return min(1.0, total + ROUNDING * float(np.sum(self.upper, where=positive)) + self.missing)
+        return _hockey_stick(self.upper, self.lower, epsilon, self.missing)
+
+    def symmetric_delta(self, epsilon: float) -> float:
+        """The larger of the hockey sticks of both directions."""
+        return max(self.hockey_stick(epsilon), _hockey_stick(self.lower, self.upper, epsilon, self.missing))
 
     def losses(self) -> Array:
         """ln(upper/lower) at each outcome, ±inf where one law vanishes."""
@@ -68,7 +69,14 @@ class Pair:
 
 def symmetric_delta(pairs: Iterable[Pair], epsilon: float) -> float:
     """δ(ε) = the largest hockey stick over all pairs and both directions."""
-    return max(max(pair.hockey_stick(epsilon), pair.reversed().hockey_stick(epsilon)) for pair in pairs)
+    return max(pair.symmetric_delta(epsilon) for pair in pairs)
+
+
+def _hockey_stick(upper: Array, lower: Array, epsilon: float, missing: float) -> float:
+    excess = upper - math.exp(min(epsilon, 700.0)) * lower
+    positive = excess > 0.0
+    total = float(np.dot(excess, positive)) * (1.0 + RELATIVE_PAD)
+    return min(1.0, total + ROUNDING * float(np.dot(upper, positive)) + missing)
 
 
 def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, largest: float = 200.0) -> float:

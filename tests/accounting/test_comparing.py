@@ -15,6 +15,7 @@ from accounting import InvalidInputError, PlanRequest, comparing, plan_budget
 from accounting.choosing import choose, prediction
 from accounting.comparing import LABEL_SHARES, Outcome, compare_labels, compare_rungs, label_advice
 from accounting.composition import LADDER
+from accounting.mechanisms import PoissonNoise
 from privkde.display.figures import plot_comparison
 
 SMALL: dict[str, Any] = {"users": 2_000, "dim": 16, "repetitions": 16, "epsilon": 1.0, "delta": 1e-6}
@@ -153,6 +154,16 @@ def test_a_comparison_may_be_of_useless_plans() -> None:
 def test_without_classes_there_is_nothing_to_compare() -> None:
     assert compare_labels(PlanRequest(**SMALL)) == []
     assert label_advice(PlanRequest(**SMALL)) is None
+
+
+def test_a_planned_protocol_stands_for_itself() -> None:
+    """Unless it is of another bitsum than the one that is compared."""
+    request, (given, joint) = PlanRequest(**CLASSES, label_epsilon=0.5), both(label_epsilon=0.5)
+    planned, _, _ = choose(request)
+    found = compare_labels(request, planned=planned)
+    assert found[0].protocol is planned
+    assert found[1] == joint
+    assert compare_labels(request, planned=PoissonNoise(n_users=100, total_mean=9.0)) == [given, joint]
 
 
 @pytest.mark.parametrize(

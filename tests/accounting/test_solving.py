@@ -24,6 +24,8 @@ def test_smallest_epsilon() -> None:
     assert plan.error.total <= 0.3
     assert predicted(**QUICK, users=300, repetitions=16, epsilon=0.99 * plan.request.epsilon) > 0.3
     assert "smallest epsilon" in plan.reasons[0]
+    again, rung, reasons = choose(plan.request)
+    assert (plan.protocol(), plan.accountant, plan.reasons[1:]) == (again, rung.name, reasons)
 
 
 def test_smallest_users() -> None:

@@ -1,5 +1,6 @@
 """Geometric accounting: never below enumeration, each lemma against brute force, shifts of the kernels."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -16,12 +17,16 @@ from accounting.composed_contracts import kde_contract
 from accounting.composition import Geometric, Target, Touched, geometric, shifted
 from accounting.composition.geometric import COIN_SHARE, CONVERSION, PAD, GeometricBound, Rest, coins
 from accounting.composition.shifted import (
+    BLOCK,
+    MIDDLES,
     ORDERS,
     Atoms,
     Cut,
+    Rates,
     Remainders,
     corners,
     rates,
+    remainder,
     remainders,
     shifts,
     supremum,
@@ -227,7 +232,7 @@ def random_gains(rng: np.random.Generator) -> tuple[Array, Array]:
     return gains[order], lower[order]
 
 
-SOME_ORDERS = np.array([1.3, 1.7, 2.0, 2.5, 4.0, 9.0])
+SOME_ORDERS = np.array([1.3, 1.7, 2.0, 2.5, 2.9, 3.1, 4.0, 9.0])
 
 
 def truncated(gains: Array, lower: Array, t: float, cap: float, *, away: bool) -> tuple[float, Array]:
@@ -240,9 +245,20 @@ def truncated(gains: Array, lower: Array, t: float, cap: float, *, away: bool) -
     return math.fsum(upper - kept), np.array(moments)
 
 
+def largest_cut(lost: Callable[[float], float], mass: float, uncut: float, all_cut: float) -> float:
+    """The threshold that loses as much as it may, by bisection from the one that loses nothing."""
+    for _ in range(60):
+        middle = 0.5 * (uncut + all_cut)
+        uncut, all_cut = (middle, all_cut) if lost(middle) <= mass else (uncut, middle)
+    return uncut
+
+
 @pytest.mark.parametrize("away", [False, True], ids=["toward", "away"])
 def test_intervals_bound_every_shift_inside(away: bool) -> None:
-    """Random atoms, intervals, cuts: the mass lost and the moment at shifts inside, from p and q themselves."""
+    """Random atoms, intervals, cuts: the mass lost and the moment at shifts inside, from p and q themselves.
+
+    Somewhere the bound is as good as it can be: at the end of the last part it is that of the start of the part.
+    """
     rng = np.random.default_rng(2 if away else 1)
     powers = 1.0 - SOME_ORDERS if away else SOME_ORDERS
     cut_some = tight = 0
@@ -252,62 +268,103 @@ def test_intervals_bound_every_shift_inside(away: bool) -> None:
             gains, lower = gains[::-1], lower[::-1]
         above = float(rng.choice([1.0, rng.uniform(0.02, 0.99)]))
         below = float(rng.choice([0.0, above * rng.uniform(), 0.98 * above]))
-        allowed = [0.0, float(10 ** rng.uniform(-3, -0.3))]
+        middle = below + rng.uniform(0.2, 0.8) * (above - below)
+        points, mass = np.array([below, middle, above]), float(10 ** rng.uniform(-3, -0.3))
+        cuts = [Cut(0.0, 0.0), Cut(0.0, mass), Cut(mass, 0.1 * mass)]
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            claimed = Remainders.of(gains, lower, powers).squared_rates(below, above, allowed)
-        for row, mass in zip(claimed, allowed, strict=True):
-            beyond = np.array([float(lower @ np.maximum(c - gains if away else gains - c, 0.0)) for c in gains])
-            least = np.minimum(1.0 + below * gains, 1.0 + above * gains) if away else np.ones(len(gains))
-            lost = np.divide(beyond, least, out=np.zeros(len(gains)), where=beyond > 0.0)
-            cap = float(gains[np.argmax(lost <= mass + 1e-15)])
-            cut_some += cap != gains[-1]
-            for t in [t for t in (below, above, *rng.uniform(below, above, size=4)) if t > 0.0]:
+            claimed = Remainders.of(gains, lower, powers).rates(points, cuts)
+        for row, cut in zip(claimed, cuts, strict=True):
+            infinite, caps = -float(lower @ gains), {}
+            for start, end in itertools.pairwise(points.tolist()):
+
+                def lost(cap: float, gains: Array = gains, lower: Array = lower, end: float = end) -> float:
+                    beyond = float(lower @ np.maximum(cap - gains if away else gains - cap, 0.0))
+                    return beyond / min(1.0, 1.0 + end * cap) if away and beyond > 0.0 else beyond
+
+                caps[end] = largest_cut(lost, cut.per_unit(start), float(gains[-1]), float(gains[0]))
+                cut_some += abs(caps[end] - gains[-1]) > 1e-3
+            for t in [t for t in (below, middle, above, *rng.uniform(below, above, size=4)) if t > 0.0]:
+                cap = caps[middle if t <= middle else above]
                 if away and 1.0 + t * cap == 0.0:  # p has mass where q has none, and none of it may be lost
                     assert np.all(np.isinf(row))
                     continue
                 really_lost, moments = truncated(gains, lower, t, cap, away=away)
-                assert really_lost <= mass * t + 1e-12
-                infinite = -float(lower @ gains)
+                assert really_lost <= cut.per_unit(t) * t + 1e-12
                 linear = (SOME_ORDERS - 1.0) * t * infinite if away else 0.0
                 usable = np.isfinite(row)
-                assert np.all(moments[usable] <= (1.0 + t**2 * row + linear)[usable] * (1 + 1e-12))
-                if mass == 0.0 and t in (below, above) and below > 0.9 * above and infinite < 1e-12:
-                    tight += bool(np.any(np.abs(moments - 1.0 - t**2 * row)[usable] <= 1e-9 * moments[usable]))
+                assert np.all(np.log(moments)[usable] <= (t**2 * row + linear)[usable] + 1e-9 * t)
+                if cut == cuts[0] and t in (below, above) and below > 0.9 * above and infinite < 1e-12:
+                    part = (above - below) / shifted.PARTS
+                    tight += bool(np.any(np.log(moments)[usable] >= (1.0 - part / above) ** 2 * t**2 * row[usable]))
     assert cut_some > 60
     assert tight > 10
 
 
-def test_one_shift_is_bounded_by_its_own_remainder() -> None:
-    """below = above = t: nothing is lost but the linear term; P and Q = (0.4, 0.6) and t = 1/2 by hand."""
+def test_moments_are_convex_or_concave_in_the_shift() -> None:
+    """Lemma 3: ((1 + tg)^a − 1 − atg)/t² along t, by second differences; concave for 2 < a < 3 only."""
+    rng, t = np.random.default_rng(5), np.linspace(0.05, 0.95, 40)
+    powers = np.concatenate([SOME_ORDERS, 1.0 - SOME_ORDERS])
+    for g in rng.uniform(-0.99, 5.0, size=50):
+        table = np.array([remainder(powers, float(u), np.array([g]))[0] for u in t])
+        second = np.diff(table, 2, axis=0)
+        concave = (powers > 2.0) & (powers < 3.0)
+        assert np.any(concave)
+        noise = 1e-10 * np.max(np.abs(table), axis=0)
+        assert np.all(np.where(concave, -second, second) >= -noise)
+
+
+def test_neighboring_shifts_are_bounded_by_their_own_remainders() -> None:
+    """All shifts near t = 1/2: nothing is lost but the linear term; P and Q = (0.4, 0.6) by hand."""
     gains, lower = np.array([-0.5, 1.0 / 3.0]), np.array([0.4, 0.6])
     assert float(lower @ gains) == pytest.approx(0.0)
+    points = np.array([0.5 - 1e-7, 0.5, 0.5 + 1e-7])
     for powers, atoms in ((SOME_ORDERS, slice(None)), (1.0 - SOME_ORDERS, slice(None, None, -1))):
-        (row,) = Remainders.of(gains[atoms], lower[atoms], powers).squared_rates(0.5, 0.5, [0.0])
-        by_hand = (0.4 * 0.75**powers + 0.6 * (7.0 / 6.0) ** powers - 1.0) / 0.25
-        assert row == pytest.approx(by_hand, rel=1e-12)
+        (row,) = Remainders.of(gains[atoms], lower[atoms], powers).rates(points, [Cut(0.0, 0.0)])
+        by_hand = np.log(0.4 * 0.75**powers + 0.6 * (7.0 / 6.0) ** powers) / 0.25
+        assert row == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_a_cut_above_zero_is_charged_at_the_lower_end() -> None:
     """*Away*, g = ±½: cutting both to ½ loses ½t/(1 + t/2), at t = 1 a third, but near t = 0 half of t."""
     found = Remainders.of(np.array([0.5, -0.5]), np.array([0.5, 0.5]), 1.0 - SOME_ORDERS)
-    uncut, cut, all_cut = found.squared_rates(0.0, 1.0, [0.0, 0.4, 0.51])
-    assert cut == pytest.approx(uncut)
-    assert np.all(all_cut < uncut)
+    kept, caps = found.threshold(1.0, np.array([0.0, 0.1, 0.4, 0.51]))
+    assert kept.tolist() == [1, 1, 1, 0]
+    assert caps == pytest.approx([-0.5, -0.4, -0.1, 0.5])  # 0.1·(1 − ½) = ½·(0.5 − 0.4), and so on
+    points, cuts = np.array([0.0, 0.5, 1.0]), [Cut(0.0, mass) for mass in (0.0, 0.1, 0.4, 0.51)]
+    uncut, little, cut, all_cut = found.rates(points, cuts)
+    assert np.all((uncut > little) & (little > cut))
+    assert all_cut == pytest.approx((1.0 - SOME_ORDERS) * -SOME_ORDERS / 8.0, rel=1e-12)  # largest near t = 0
 
 
 def test_cuts_by_their_definition() -> None:
     gains, lower = np.array([-0.5, 0.0, 1.0, 3.0]), np.array([0.4, 0.35, 0.15, 0.1])
     found = Remainders.of(gains, lower, ORDERS)
     assert found.cuts == pytest.approx([1.5 * 0.15 + 0.5 * 0.35 + 3.5 * 0.1, 0.15 + 0.3, 0.2, 0.0])
-    limit = found.at(0.0)
+    assert found.tails == pytest.approx([1.0, 0.6, 0.25, 0.1])
+    kept, caps = found.threshold(1.0, np.array([0.0, 0.05, 0.2, 0.25, 2.0]))
+    assert kept.tolist() == [3, 3, 2, 2, 0]
+    assert caps == pytest.approx([3.0, 2.5, 1.0, 0.8, -0.5])
+    limit = remainder(ORDERS, 0.0, gains)
     assert limit == pytest.approx(ORDERS * (ORDERS - 1.0) / 2.0 * gains[:, None] ** 2)
-    assert found.at(1e-8) == pytest.approx(limit, rel=1e-3)
+    assert remainder(ORDERS, 1e-8, gains) == pytest.approx(limit, rel=1e-3)
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two wide intervals, never halved: valid too, and no error can hide behind a fine partition."""
+    """Three wide intervals, never halved: valid too, and no error can hide behind a fine partition."""
     monkeypatch.setattr(shifted, "INTERVALS", 3)
+    monkeypatch.setattr(shifted, "PARTS", 2)
+    monkeypatch.setattr(shifted, "FIRST_INTERVALS", 3)
     monkeypatch.setattr(shifted, "ROUNDS", 0)
+
+
+def whole(found: Rates) -> Array:
+    """All orders."""
+    return found.table(range(len(ORDERS) // BLOCK))
+
+
+def known(table: Array) -> Rates:
+    """Rates that were computed before."""
+    return Rates(table[:, MIDDLES], lambda columns: table[:, columns])
 
 
 @pytest.mark.parametrize("partition", ["coarse", "fine"])
@@ -320,7 +377,7 @@ def test_rates_bound_a_valid_cut_for_every_shift(
         coarse(monkeypatch)
     loss, largest = loss_of(law), 0.9
     cuts = (Cut(0.0, 0.0), Cut(1e-3, 0.0), Cut(0.02, 0.03))
-    claimed = rates(loss, largest, cuts)
+    claimed = whole(rates(loss, largest, cuts))
     below_two = int(np.sum(ORDERS < 2.0))
     columns = [0, 1, below_two - 1, below_two, below_two + 1, 20, 30]
     assert np.all(np.isfinite(claimed[1:, :20]))
@@ -328,9 +385,11 @@ def test_rates_bound_a_valid_cut_for_every_shift(
     for t in (1e-3, 0.01, 0.0181, 0.019, 0.05, 0.13, 0.2, 0.5, 0.7, 0.9):
         for atoms, (row, cut) in itertools.product(corners(loss, t), zip(claimed, cuts, strict=True)):
             upper = atoms.lower * atoms.ratios
-            caps = np.unique(atoms.ratios)
-            lost = np.array([math.fsum(np.maximum(upper - c * atoms.lower, 0.0)) for c in caps])
-            cap = float(caps[np.argmax(lost <= cut.per_unit(t) * t + 1e-15)])
+
+            def lost(cap: float, upper: Array = upper, lower: Array = atoms.lower) -> float:
+                return math.fsum(np.maximum(upper - cap * lower, 0.0))
+
+            cap = largest_cut(lost, cut.per_unit(t) * t, float(np.max(atoms.ratios)), float(np.min(atoms.ratios)))
             ratios = np.minimum(atoms.ratios, cap)
             for column in columns:
                 order = float(ORDERS[column])
@@ -342,39 +401,78 @@ def test_rates_bound_a_valid_cut_for_every_shift(
     assert tightest < (1.2 if partition == "fine" else 8.0)
 
 
-def test_one_interval_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    """g = ±1 with Q = ½ each, t in [0.1, 0.9]: *away* is the larger, and b₂·0.1 allows no cut where b₂·0.9 would."""
-    monkeypatch.setattr(shifted, "shifts", lambda largest: np.array([0.1, 0.9]))
-    monkeypatch.setattr(shifted, "ROUNDS", 0)
+@pytest.mark.parametrize(
+    ("cut", "least", "tolerance"),
+    [
+        pytest.param(Cut(0.0, 0.0), -1.0, 1e-9, id="uncut"),
+        pytest.param(Cut(1.2, 0.0), -0.88, 1e-7, id="charged at the lower end"),
+    ],
+)
+def test_two_intervals_by_hand(cut: Cut, least: float, tolerance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """g = ±1 with Q = ½ each, t in [0.1, 0.5] and [0.5, 0.9]: *away* is the larger.
+
+    Its chord is above all that lies between. With b₂ = 1.2 the first interval may lose 1.2·0.1 per shift, the second
+    1.2·0.5: cutting −1 at −0.88 loses ½·0.12/(1 − 0.5) and ½·0.12/(1 − 0.9).
+    """
+    points = np.array([0.1, 0.5, 0.9])
+    monkeypatch.setattr(shifted, "shifts", lambda largest, intervals: points)
+    monkeypatch.setattr(shifted, "PARTS", 1)
     loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
-    (found,) = rates(loss, 0.9, (Cut(1.2, 0.0),))
+    (found,) = whole(rates(loss, 0.9, (cut,)))
     for column in (0, 10, 20, 30):
         a = 1.0 - float(ORDERS[column])
-        ends = [[((1 + t * g) ** a - 1 - a * t * g) / t**2 for g in (-1.0, 1.0)] for t in (0.1, 0.9)]
-        m = 0.5 * max(ends[0][0], ends[1][0]) + 0.5 * max(ends[0][1], ends[1][1])
-        assert found[column] == pytest.approx(math.log1p(0.01 * m) / 0.01, rel=1e-9)
+        low, middle, high = (0.5 * sum((1 + t * g) ** a - 1 - a * t * g for g in (least, 1.0)) / t**2 for t in points)
+        by_hand = max(math.log1p(0.01 * max(low, middle)) / 0.01, math.log1p(0.25 * max(middle, high)) / 0.25)
+        assert found[column] == pytest.approx(by_hand, rel=tolerance)
 
 
-def test_zero_times_infinity_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At t = 1 an uncut g = −1 has no *away* moment; beside it, another cut's weight 0 must not make a rate of 0."""
-    monkeypatch.setattr(shifted, "shifts", lambda largest: np.array([0.1, 1.0]))
-    monkeypatch.setattr(shifted, "ROUNDS", 0)
+@pytest.mark.parametrize("gain", [-0.9, 4.0])
+def test_a_concave_moment_by_hand(gain: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One atom, a = 2.5: on each of two intervals the line through the ends of the other one."""
+    monkeypatch.setattr(shifted, "PARTS", 1)
+    (row,) = Remainders.of(np.array([gain]), np.ones(1), np.array([2.5])).rates(
+        np.array([0.1, 0.5, 0.9]), [Cut(0.0, 0.0)]
+    )
+    low, middle, high = (((1 + t * gain) ** 2.5 - 1 - 2.5 * t * gain) / t**2 for t in (0.1, 0.5, 0.9))
+    before, behind = 2 * middle - high, 2 * middle - low
+    assert before > low
+    assert behind > high
+    by_hand = max(math.log1p(0.01 * max(before, middle)) / 0.01, math.log1p(0.25 * max(middle, behind)) / 0.25)
+    assert row == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_a_missing_moment_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At t = 1 an uncut g = −1 has no *away* moment; beside it, another cut has one."""
+    monkeypatch.setattr(shifted, "shifts", lambda largest, intervals: np.array([0.1, 0.5, 1.0]))
     loss = DominatingLoss(step=math.log(2.0), n_steps=1, masses=np.array([0.0, 0.0, 1.0]), infinite=0.0)
-    uncut, cut = rates(loss, 1.0, (Cut(0.0, 0.0), Cut(11.0, 0.0)))
+    uncut, cut = whole(rates(loss, 1.0, (Cut(0.0, 0.0), Cut(11.0, 0.0))))
     assert np.all(np.isinf(uncut))
-    assert np.all(cut > 0.1)
+    assert np.all((cut > 0.1) & np.isfinite(cut))
 
 
 def test_a_finer_partition_is_never_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     loss, cuts = loss_of(rr(200, 0.1)), (Cut(1e-3, 0.0), Cut(1e-4, 1e-4))
-    fine = rates(loss, 1.0, cuts)
+    fine = whole(rates(loss, 1.0, cuts))
     coarse(monkeypatch)
-    assert np.all(fine <= rates(loss, 1.0, cuts) * (1 + 1e-9))
+    assert np.all(fine <= whole(rates(loss, 1.0, cuts)) * (1 + 1e-9))
+
+
+def test_blocks_that_decide_are_computed_and_no_order_elsewhere_is_better() -> None:
+    """The lazy table against all orders; what was computed before must not change the bound."""
+    law, touched = rr(2_000, 0.02), shifting(64, 1.0)
+    for epsilon in (0.05, 0.7, 2.0, 6.0, 30.0):
+        fresh = bound_of(law, touched)
+        value = fresh.delta(epsilon)
+        assert 0 < len(fresh.any_data.rates.computed) < len(ORDERS) // BLOCK
+        rest = fresh.any_data
+        everything = dataclasses.replace(rest, rates=known(whole(rest.rates)))
+        assert any_data(fresh, epsilon) == value / PAD or value == 1.0
+        assert any_data(fresh, epsilon) == pytest.approx(float(np.min(everything.delta(1.0, np.array([epsilon])))))
 
 
 def test_the_supremum_covers_everything_in_every_round() -> None:
     """Each column marks one point: whatever is halved, some interval must still contain it."""
-    points = shifts(0.7)
+    points = shifts(0.7, 12)
     assert points[0] == 0.0
     assert points[-1] == 0.7
     targets = np.concatenate([np.linspace(0.0, 0.7, 301), points])
@@ -394,7 +492,9 @@ def test_the_supremum_covers_everything_in_every_round() -> None:
 
 
 def test_an_infinite_supremum_stays_infinite() -> None:
-    found = supremum(lambda below, above: np.array([math.inf if below > 0.5 else 1.0, above]), shifts(1.0), rounds=3)
+    found = supremum(
+        lambda below, above: np.array([math.inf if below > 0.5 else 1.0, above]), shifts(1.0, 12), rounds=3
+    )
     assert found.tolist() == [math.inf, 1.0]
 
 
@@ -437,7 +537,9 @@ def test_theorem_1_by_its_formula(infinite: float, surplus: float) -> None:
     """b₂Δ² + b₁√kΔ + √kΔι + the conversion at ε − √kΔι − 2k·surplus, nearly the best order at every ε."""
     rate = 0.05 * ORDERS * (ORDERS - 1.0)
     cuts = (Cut(1e-5, 0.0), Cut(2e-5, 3e-6))
-    rest = Rest(cuts=cuts, rates=np.array([rate, 1.1 * rate]), n_instances=16, infinite=infinite, surplus=surplus)
+    rest = Rest(
+        cuts=cuts, rates=known(np.array([rate, 1.1 * rate])), n_instances=16, infinite=infinite, surplus=surplus
+    )
     for epsilon in (np.array([2.0]), np.linspace(-9.0, 6.0, 333)):
         found = rest.delta(0.25, epsilon)
         assert found.shape == (2, len(epsilon))
@@ -454,11 +556,12 @@ def test_theorem_1_by_its_formula(infinite: float, surplus: float) -> None:
 def test_orders_without_a_moment_claim_nothing() -> None:
     """inf − inf must not become a number that a maximum forgets."""
     rate = np.full((1, len(ORDERS)), math.inf)
-    nothing = Rest(cuts=(Cut(0.0, 0.0),), rates=rate, n_instances=4, infinite=0.0, surplus=0.0)
+    nothing = Rest(cuts=(Cut(0.0, 0.0),), rates=known(rate), n_instances=4, infinite=0.0, surplus=0.0)
     assert np.all(nothing.delta(1.0, np.array([0.0, 3.0, 50.0])) == 1.0)
     assert np.all(nothing.delta(0.0, np.array([1.0])) == 1.0)
     rate[0, 3] = 0.1
-    assert 0.0 < nothing.delta(1.0, np.array([3.0]))[0, 0] < 1.0
+    something = dataclasses.replace(nothing, rates=known(rate))
+    assert 0.0 < something.delta(1.0, np.array([3.0]))[0, 0] < 1.0
 
 
 def test_mass_beyond_one_is_noticed() -> None:
@@ -532,7 +635,7 @@ def test_theorem_2_with_wide_intervals_is_valid_and_worse(monkeypatch: pytest.Mo
     fine = found._ball(2.0)
     coarse(monkeypatch)
     wide = found._ball(2.0)
-    below = float(shifts(1.0)[-2])
+    below = float(shifts(1.0, 3)[-2])
     rest, failure = coins(30_000, found.touched, found.any_data.cuts)
     by_hand = 0.0
     for atoms in corners(found.loss, 1.0):
@@ -565,7 +668,7 @@ def test_coins_are_as_many_as_the_worst_data_leaves(n_users: int) -> None:
     ratios = (k[law > 0.0] / (enough + 1.0 - k[law > 0.0])) - 1.0
     divergence = float(law[law > 0.0] @ ratios**2)
     small = ORDERS < 6.0
-    claimed = rest.rates[0][small] / (ORDERS * (ORDERS - 1.0) / 2.0 * divergence)[small]
+    claimed = whole(rest.rates)[0][small] / (ORDERS * (ORDERS - 1.0) / 2.0 * divergence)[small]
     assert np.all((claimed > 0.99) & (claimed < (1.1 if n_users == 30_000 else 4.0)))
 
 
@@ -584,7 +687,9 @@ def test_an_unreachable_delta_is_not_claimed() -> None:
 
 
 def test_peeling_counts_an_infinite_loss_as_one() -> None:
-    rest = Rest(cuts=(Cut(0.0, 0.0),), rates=np.zeros((1, len(ORDERS))), n_instances=2, infinite=0.0, surplus=0.0)
+    rest = Rest(
+        cuts=(Cut(0.0, 0.0),), rates=known(np.zeros((1, len(ORDERS)))), n_instances=2, infinite=0.0, surplus=0.0
+    )
     atoms = Atoms(np.array([0.0, 1.0]), np.array([0.25, 0.75]), 0.25)
     assert geometric._peeled(atoms, rest, 1.0, 60.0) == pytest.approx(0.25)
     quarter = float(rest.delta(1.0, np.array([1.0]))[0, 0])

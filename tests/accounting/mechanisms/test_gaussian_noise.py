@@ -93,6 +93,17 @@ def test_calibration_far_from_the_usual(epsilon: float, delta: float) -> None:
     assert exact_delta(1.0, 0.999 * sigma, epsilon) > delta
 
 
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, 10.0])
+def test_the_slope_says_how_fast_noise_helps(epsilon: float) -> None:
+    """−d ln δ/d ln σ of the exact profile."""
+    found = GaussianMechanism.calibrate(epsilon, 1e-6, 1.0)
+    with mpmath.workdps(DIGITS):
+        exact = -mpmath.diff(
+            lambda x: mpmath.log(exact_delta(1.0, mpmath.exp(x), epsilon)), mpmath.log(found.standard_deviation)
+        )
+    assert found.slope(epsilon) == pytest.approx(max(1.0, float(exact)), rel=0.02)
+
+
 def test_the_classical_formula_is_looser() -> None:
     """sqrt(2 ln(1.25/δ))/ε for ε ≤ 1 (Dwork and Roth 2014): an upper bound from elsewhere."""
     for epsilon in (0.1, 0.5, 1.0):

@@ -82,6 +82,33 @@ def test_the_certificate_moves_the_result_up(root: float, guess: float, gap: flo
     assert found * PROMISE < needed <= found * (1 + 1e-12)
 
 
+@given(magnitudes, magnitudes, magnitudes, st.floats(0.0, 1.0), st.floats(0.0, 3.0))
+def test_guesses_only_save_time(root: float, guess: float, slope: float, margin: float, gap: float) -> None:
+    """However wrong the guesses of the slope and of what the certificate needs are, the promise is kept."""
+
+    def likely(noise: float) -> float:
+        return 12.0 * math.log(root / noise)
+
+    def certified(noise: float) -> float:
+        return likely(noise) + gap
+
+    found = least_noise(itself, likely, certified, guess=guess, slope=slope, margin=lambda _: margin)
+    assert certified(found) <= 0.0
+    assert found * PROMISE < root * math.exp(gap / 12.0) <= found * (1 + 1e-12)
+
+
+@given(magnitudes, magnitudes)
+def test_without_a_certificate_the_search_decides(root: float, guess: float) -> None:
+    """A margin is for certificates only."""
+
+    def excess(noise: float) -> float:
+        return 12.0 * math.log(root / noise)
+
+    found = least_noise(itself, excess, None, guess=guess, margin=lambda _: 1.0)
+    assert excess(found) <= 0.0
+    assert found * (1.0 - 1.01 * SEARCH_TOLERANCE) < root
+
+
 @given(magnitudes, st.floats(1.0, 100.0), st.floats(-0.1, 50.0))
 def test_a_certificate_with_a_step(root: float, later: float, drop: float) -> None:
     def certified(noise: float) -> float:
