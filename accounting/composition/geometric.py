@@ -25,6 +25,7 @@ from accounting.composition.shifted import (
     Atoms,
     Cut,
     Rates,
+    conversion,
     corners,
     over_shifts,
     rates,
@@ -39,8 +40,7 @@ from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_e
 if TYPE_CHECKING:
     from accounting.kernels import KernelFacts
 
-CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDERS)
-"""ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
+CONVERSION: Array = conversion(ORDERS)
 CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
 SMALL_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
@@ -82,7 +82,8 @@ class Rest:
         spread = (ORDERS - 1.0) * (infinite + 2.0 * self.n_instances * self.surplus)
         swollen = PAD * math.exp(min(700.0, self.n_instances * self.surplus))
         curves = []
-        for rate, cut in zip(self.rates, self.cuts, strict=True):
+        every = self.rates.table({number // BLOCK for number in range(len(ORDERS))})
+        for rate, cut in zip(every, self.cuts, strict=True):
             rhos = budget * rate + spread + math.log(PAD)
             finite = np.isfinite(rhos)
             points = list(zip(ORDERS[finite].tolist(), rhos[finite].tolist(), strict=True))

@@ -85,7 +85,8 @@ class ComposeRequest:
         float | None, Rule("refuse a total ε beyond it", 0, LARGEST_BUDGET, above_low=True, unset="none")
     ] = None
     composition: Annotated[
-        str | None, Rule(_COMPOSITION.description, choices=_COMPOSITION.choices, unset="adaptive with epsilon, else pld")
+        str | None,
+        Rule(_COMPOSITION.description, choices=_COMPOSITION.choices, unset="adaptive with epsilon, else pld"),
     ] = None
 
     def __post_init__(self) -> None:
