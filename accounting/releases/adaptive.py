@@ -18,10 +18,11 @@ from functools import lru_cache
 import numpy as np
 import scipy
 
+from accounting.composition.shifted import conversion
 from accounting.errors import require_real
 from accounting.numerics.pmf import Array
 from accounting.releases.composing import basic_delta, basic_epsilon, exact_sum
-from accounting.releases.cut_curve import Ratios, conversion
+from accounting.releases.cut_curve import Ratios
 from accounting.releases.release import Part, Release
 
 CUT_SHARE = 0.5

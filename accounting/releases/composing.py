@@ -16,11 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from accounting.composition.advanced import mixed_advanced_epsilon
+from accounting.composition.shifted import conversion
 from accounting.errors import InvalidInputError
 from accounting.numerics.losses import Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
-from accounting.releases.cut_curve import CutCurve, conversion
+from accounting.releases.cut_curve import CutCurve
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
 

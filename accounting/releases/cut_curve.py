@@ -22,11 +22,6 @@ from accounting.releases.profile_points import Profile
 MOST_ORDERS = 500
 
 
-def conversion(orders: Array) -> Array:
-    """Ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
-    return np.asarray((orders - 1.0) * np.log(orders - 1.0) - orders * np.log(orders))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CutCurve:
     """Upper bounds ρ at some orders α > 1, after cutting off at most `cut`. Orders increase.

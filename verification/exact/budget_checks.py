@@ -130,7 +130,7 @@ def _composed_delta(pair: Pair, times: int, epsilon: float) -> float:
     finite = seen & np.isfinite(losses)
     step = float(np.max(np.abs(losses[finite]))) / (LOSSES // 2)
     cells = np.floor(losses[finite] / step).astype(np.int64) + LOSSES // 2 + 1
-    masses: Array = np.bincount(cells, weights=pair.upper[finite], minlength=LOSSES + 1)
+    masses: Array = np.bincount(cells, weights=pair.upper[finite], minlength=LOSSES + 1).astype(np.float64)
     infinite = float(np.sum(pair.upper[seen & ~finite]))
     whole = np.ones(1)
     for _ in range(times):

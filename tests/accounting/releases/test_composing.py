@@ -54,7 +54,7 @@ def test_a_mixture_of_curves_and_losses_lies_above_the_exact_composition() -> No
 
     def exact(epsilon: float) -> float:
         finite = [(p, math.log(p / q)) for p, q in zip(pair.upper, pair.lower, strict=True) if p > 0 and q > 0]
-        return 1e-8 + sum(p * exact_gaussian_delta(5.0, epsilon - loss) for p, loss in finite)
+        return 1e-8 + math.fsum(p * exact_gaussian_delta(5.0, epsilon - loss) for p, loss in finite)
 
     assert exact(mixed) <= 1e-6
     assert exact(mixed / 1.15) > 1e-6

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import InvalidInputError
+from accounting.composition.shifted import conversion
 from accounting.numerics.profile import Pair
-from accounting.releases.cut_curve import CutCurve, Ratios, conversion
+from accounting.releases.cut_curve import CutCurve, Ratios
 from accounting.releases.plan_curves import implied_curve
 from accounting.releases.profile_points import Profile
 from tests.accounting.releases.known_releases import worst_pair
