@@ -188,8 +188,11 @@ class _Search:
         say(f"trying {self.unknown} = {value:.6g}")
         try:
             request = self.request(value)
-            choice = choose(request, certified=certified)
         except PrivkdeError as error:  # another value is possible: this one leaves too few users, or is too large
+            return str(error)
+        try:
+            choice = choose(request, certified=certified)
+        except InfeasibleError as error:
             return str(error)
         return self.goal.shortfall(request, choice[0]) or choice
 
