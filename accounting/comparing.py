@@ -133,17 +133,28 @@ def compare_labels(
 
 
 def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
-    """What to change for the other way to protect labels; `min_users` is per class with separate labels only."""
+    """What to change for the other way to protect labels; numbers are per class with separate labels only."""
     if request.label_epsilon is not None:
-        total = float(request.epsilon) + float(request.label_epsilon)
-        everybody = None if request.min_users is None else request.min_users * n_classes
-        return [{"labels": "joint", "epsilon": total, "label_epsilon": None, "min_users": everybody}]
-    share = None if request.min_users is None else max(2, request.min_users // n_classes)
+        total = float(request.epsilon) + request.releases * float(request.label_epsilon)
+        return [{"labels": "joint", "epsilon": total, "label_epsilon": None, **_headcounts(request, n_classes)}]
     splits = [(part * float(request.epsilon), (1.0 - part) * float(request.epsilon)) for part in LABEL_SHARES]
     return [
-        {"labels": "separate", "epsilon": features, "label_epsilon": label, "min_users": share}
+        {
+            "labels": "separate",
+            "epsilon": features,
+            "label_epsilon": label / request.releases,  # every release reports the label again
+            **_headcounts(request, 1.0 / n_classes),
+        }
         for label, features in splits
     ]
+
+
+def _headcounts(request: PlanRequest, scale: float) -> dict[str, Any]:
+    """Numbers of users for all or for one class instead of the other; shares stay what they are."""
+    counted = None if request.min_users is None else max(2, math.floor(request.min_users * scale))
+    numbers = {name: getattr(request, name) for name in ("dropout", "colluders")}
+    scaled = {name: value if value < 1 else float(math.ceil(value * scale)) for name, value in numbers.items()}
+    return {"min_users": counted, **scaled}
 
 
 def label_advice(
@@ -162,7 +173,8 @@ def _split(outcome: Outcome) -> str:
     request = outcome.request
     if request.label_epsilon is None:
         return f"joint ε = {request.epsilon:g}"
-    return f"separate ε = {request.epsilon:g} + {request.label_epsilon:g}"
+    times = "" if request.releases == 1 else f"{request.releases}·"
+    return f"separate ε = {request.epsilon:g} + {times}{request.label_epsilon:g}"
 
 
 def _predicted(outcome: Outcome) -> str:

@@ -17,7 +17,7 @@ READ_OFF_CLASSES = "the set of labels is public: it was read off the data, which
 
 def rounding_contract(facts: KernelFacts) -> Contract:
     """Randomized rounding of f(x)/R to bits: unbiased, bounds what a user can touch, protects nothing by itself."""
-    touched, joint = facts.touched, facts.joint_classes is not None
+    touched, joint = facts.touched_once, facts.joint_classes is not None
     per_class = f"min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
     counted = f"2·{facts.sparsity}·{facts.n_repetitions} + 2" if joint else per_class
     return Contract(
@@ -37,7 +37,7 @@ def rounding_contract(facts: KernelFacts) -> Contract:
             else "replacing x changes at most min(2S, Q) bits' laws per repetition; zero coordinates are fair coins",
             source='docs/proofs/geometric.md, "Joint labels"' if joint else "docs/proofs/composition.md, Lemma 0",
         ),
-        checked=(f"{counted} = {touched.total} touched instances",),
+        checked=(f"{counted} = {touched.total} touched instances" + _in_each(facts.n_releases),),
         assumed=("the client maps any x, however unusual, into [−R, R]^Q with at most S non-zero coordinates",),
         parameters={"bound": facts.bound, "coordinates": facts.n_coordinates, "sparsity": facts.sparsity},
     )
@@ -51,12 +51,14 @@ def kde_contract(
     epsilon: float,
     delta: float,
     instance_point: tuple[float, float],
+    n_colluders: int = 0,
 ) -> Contract:
     """All instances together: (ε, δ) in the communication and the model view.
 
-    For replacing one user's features; with joint labels for replacing its whole record.
+    For replacing one user's features, in all releases; with joint labels for replacing its whole record.
+    `n_colluders` may be among those who take part, beside the users that the noise counts on.
     """
-    k = facts.touched.total
+    k, n_releases = facts.touched.total, facts.n_releases
     adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
     communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.COMMUNICATION)
     per_bit = protocol.local_guarantee()
@@ -68,21 +70,28 @@ def kde_contract(
     )
     what = "KDE" if facts.joint_classes is None else f"KDE classifier with {facts.joint_classes} joint labels"
     return Contract(
-        component=f"{facts.name} {what} from {facts.n_instances} bitsum instances, {k} of them touched by one user",
+        component=f"{facts.name} {what} from {facts.n_instances} bitsum instances,"
+        f" {facts.touched_once.total} of them touched by one user{_in_each(n_releases)}",
         guarantees=(communication, communication.restated(view=View.MODEL), local),
         evidence=rung.evidence,
-        checked=(protocol.composition_checked or rung.checked,),
+        checked=(
+            protocol.composition_checked or rung.checked,
+            *_colluders_checked(protocol.n_users, n_colluders),
+        ),
         assumed=(
             "instances use independent randomness; the public randomness does not depend on the data",
             "the model view follows by post-processing of the communication view",
             *rung.assumed(facts),
             *_joint_assumed(facts),
+            *_schedule_assumed(n_releases),
+            *_colluders_assumed(n_colluders),
         ),
         parameters={
             "instances_touched": k,
+            **({} if n_releases == 1 else {"releases": n_releases}),
             "accountant": rung.name,
             **({} if facts.joint_classes is None else {"size_weight": facts.size_weight}),
-            **rung.parameters(facts.touched),
+            **rung.parameters(facts.touched_once),
         },
         parts=(rounding_contract(facts), protocol.contract(*instance_point)),
     )
@@ -98,15 +107,62 @@ def _joint_assumed(facts: KernelFacts) -> tuple[str, ...]:
     )
 
 
-def classifier_contract(kdes: Sequence[Contract], label: LabelResponse) -> Contract:
-    """Label randomized response, then one KDE per reported class.
+def _in_each(n_releases: int) -> str:
+    return "" if n_releases == 1 else f", in each of {n_releases} releases"
+
+
+def _schedule_assumed(n_releases: int) -> tuple[str, ...]:
+    """What a schedule assumes of those who run it. Source: docs/proofs/composition.md, "Schedules"."""
+    if n_releases == 1:
+        return ()
+    return (
+        f"the promise is for all {n_releases} releases together, whose number and plan are fixed beforehand; in each of"
+        " them a person takes part at most once, and every release draws its noise independently of the others",
+    )
+
+
+def _colluders_assumed(n_colluders: int) -> tuple[str, ...]:
+    """What is assumed of users who are not honest. Source: docs/proofs/composition.md, Lemma 0."""
+    if not n_colluders:
+        return ()
+    return (f"at most {n_colluders} of those who take part tell what they sent or do not follow the protocol",)
+
+
+def _colluders_checked(n_users: int, n_colluders: int) -> tuple[str, ...]:
+    if not n_colluders:
+        return ()
+    return (
+        f"nothing is released before {n_users + n_colluders} packets have come: those of {n_users} users whose noise"
+        f" counts and of {n_colluders} colluders",
+    )
+
+
+def _over_releases(contract: Contract, n_releases: int) -> Contract:
+    """The same pure promise given in each of some releases: ε adds up."""
+    if n_releases == 1:
+        return contract
+    return dataclasses.replace(
+        contract,
+        component=contract.component + _in_each(n_releases),
+        guarantees=tuple(compose_basic([promise] * n_releases) for promise in contract.guarantees),
+        evidence=dataclasses.replace(
+            contract.evidence,
+            method=f"{contract.evidence.method}; ε of {n_releases} releases adds up (basic composition)",
+        ),
+        parameters={**contract.parameters, "releases": n_releases},
+    )
+
+
+def classifier_contract(kdes: Sequence[Contract], label: LabelResponse, n_releases: int = 1) -> Contract:
+    """Label randomized response, then one KDE per reported class; again in each of some releases.
 
     A user takes part in the KDE of one class only, so features are protected by the weakest of them. Replacing
     (x, c) costs ε + ε_lbl in both views: the published class sizes (or anything normalized by them) depend on the
-    label, so the paper's claim of ε alone in the model view holds for features only.
+    label, so the paper's claim of ε alone in the model view holds for features only. In every release the label is
+    reported again: T releases cost T·ε_lbl, and the KDEs' contracts are for all T.
     """
     features = {view: _weakest(kdes, view) for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)}
-    labels = label.contract()
+    labels = _over_releases(label.contract(), n_releases)
     label_guarantees = {g.view: g for g in labels.guarantees}
     whole = tuple(
         compose_basic(
@@ -118,7 +174,7 @@ def classifier_contract(kdes: Sequence[Contract], label: LabelResponse) -> Contr
         for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)
     )
     return Contract(
-        component=f"classifier over {label.n_classes} classes",
+        component=f"classifier over {label.n_classes} classes" + _in_each(n_releases),
         guarantees=(*features.values(), *whole, *labels.guarantees),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
@@ -130,7 +186,11 @@ def classifier_contract(kdes: Sequence[Contract], label: LabelResponse) -> Contr
             "the set of classes is public",
             "every class has at least the users that its noise counts on; smaller classes are not released",
         ),
-        parameters={"classes": label.n_classes, "label_epsilon": label.label_epsilon},
+        parameters={
+            "classes": label.n_classes,
+            "label_epsilon": label.label_epsilon,
+            **({} if n_releases == 1 else {"releases": n_releases}),
+        },
         parts=(labels, *kdes),
     )
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def explain(plan: Plan) -> str:
     """The promise, the arithmetic that leads to it, the error, the cost and the hypotheses."""
     sections = [
-        ("Promise", [*map(str, plan.guarantees), _in_words(plan.guarantees[0])]),
+        ("Promise", [*map(str, plan.guarantees), _in_words(plan.guarantees[0], plan.request.releases)]),
         ("Randomizer", _randomizer(plan)),
         ("Accounting", _accounting(plan)),
         ("Error", _error(plan)),
@@ -26,23 +26,30 @@ def explain(plan: Plan) -> str:
     return "\n\n".join(title + "\n" + "\n".join("  " + line for line in lines) for title, lines in sections) + "\n"
 
 
-def _in_words(main: Guarantee) -> str:
+def _in_words(main: Guarantee, n_releases: int) -> str:
     plus = "" if main.delta == 0 else f" plus {main.delta:g}"
     what = "features and label are" if main.adjacency is Adjacency.RECORD else "features are"
+    where = "" if n_releases == 1 else f" in any or all of {n_releases} releases"
     return (
-        f"Whatever one person's {what} replaced by, the probability of anything that an observer of all"
+        f"Whatever one person's {what} replaced by{where}, the probability of anything that an observer of all"
         f" shuffled messages may see is at most e^{main.epsilon:g} times what it was{plus}."
     )
 
 
 def _randomizer(plan: Plan) -> list[str]:
     numbers = ", ".join(f"{name} = {value:.6g}" for name, value in plan.parameters.items())
-    counted = plan.request.counted_users
-    return [
+    request = plan.request
+    lines = [
         f"{plan.bitsum}: {BITSUMS[plan.bitsum].randomizer}.",
         numbers,
-        f"The noise counts on {counted} honest users; fewer must not be published, more only help.",
+        f"The noise counts on {request.counted_users} honest users; fewer must not be published, more only help.",
     ]
+    if request.n_colluders:
+        lines.append(
+            f"Up to {request.n_colluders} of those who take part may collude, so {request.least_packets} packets are"
+            " waited for."
+        )
+    return lines
 
 
 def _accounting(plan: Plan) -> list[str]:
@@ -50,8 +57,11 @@ def _accounting(plan: Plan) -> list[str]:
     formula = f"min(2S, Q)·I = min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
     if plan.request.joint:
         formula = f"2SI + 2 = 2·{facts.sparsity}·{facts.n_repetitions} + 2"
+    in_all = (
+        "" if facts.n_releases == 1 else f" in each of {facts.n_releases} releases, {plan.instances_per_user} in all"
+    )
     lines = [
-        f"One user touches {formula} = {plan.instances_per_user} bitsum instances.",
+        f"One user touches {formula} = {facts.touched_once.total} bitsum instances{in_all}.",
         f"One instance is ({plan.epsilon_0:.6g}, {plan.delta_0:.3g})-DP.",
         rung.formula(BITSUMS[plan.bitsum], rung.touched(facts)),
         "What each rung proves at these parameters:",
@@ -65,7 +75,7 @@ def _accounting(plan: Plan) -> list[str]:
 def _error(plan: Plan) -> list[str]:
     parts = plan.error
     lines = [
-        f"Bitsum RMSE {plan.bitsum_rmse:.6g} out of {plan.request.users_per_protocol} users.",
+        f"Bitsum RMSE {plan.bitsum_rmse:.6g} out of {plan.request.users_per_protocol} users{_in_one(plan)}.",
         f"Predicted error of the density, at most: {parts.total:.4g} = sqrt((bias {parts.bias:.3g} + labels"
         f" {parts.labels:.3g})² + features {parts.feature:.3g}² + rounding {parts.rounding:.3g}² + privacy"
         f" {parts.privacy:.3g}²).",
@@ -78,6 +88,11 @@ def _error(plan: Plan) -> list[str]:
 
 def _communication(plan: Plan) -> list[str]:
     return [
-        f"{plan.messages_per_user:.6g} messages, {plan.bits_per_user:.6g} bits per user in expectation"
+        f"{plan.messages_per_user:.6g} messages, {plan.bits_per_user:.6g} bits per user in expectation{_in_one(plan)}"
         " (bits that are 1 half of the time)."
     ]
+
+
+def _in_one(plan: Plan) -> str:
+    """For what is said of a single release of several."""
+    return "" if plan.request.releases == 1 else " in one release"

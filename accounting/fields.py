@@ -33,6 +33,10 @@ class Rule:
     """A registry may grow, so it is read when it is needed."""
     unset: str = ""
     """What is used if nothing is given, in words; for fields whose default is None."""
+    share: bool = False
+    """Whether a value below 1 is a share and any other a whole number; a command line also takes percentages."""
+    optional: bool = False
+    """Whether documents leave the field out where it has its default, as those did that were written before it."""
 
     def json_schema(self) -> dict[str, Any]:
         """The rule in the words of JSON Schema."""
@@ -85,7 +89,12 @@ class Field:
         if self.kind is int:
             return require_integer(self.name, value, low=int(rule.low or 0), high=int(rule.high or 0))
         if self.kind is float:
-            return require_real(self.name, value, low=rule.low or 0.0, high=rule.high or 0.0, low_open=rule.above_low)
+            number = require_real(self.name, value, low=rule.low or 0.0, high=rule.high or 0.0, low_open=rule.above_low)
+            if rule.share and number >= 1.0 and not number.is_integer():
+                raise InvalidInputError(
+                    f"{self.name}={value!r} is neither a share below 1 nor a whole number; give one."
+                )
+            return number
         if not isinstance(value, self.kind):
             raise InvalidInputError(f"{self.name}={value!r} must be {_IN_WORDS[self.kind]}: {rule.description}.")
         return value
@@ -130,6 +139,13 @@ def check_fields(record: Any) -> None:
     """Check every field of a new record by its rule; 2 becomes 2.0, so that equal requests have equal documents."""
     for field in fields_of(type(record)).values():
         object.__setattr__(record, field.name, field.checked(getattr(record, field.name)))
+
+
+def stated(record: Any) -> dict[str, Any]:
+    """The values of a record's fields by name, for a document: without optional ones that have their default."""
+    fields = fields_of(type(record)).values()
+    values = ((field, getattr(record, field.name)) for field in fields)
+    return {field.name: value for field, value in values if not (field.rule.optional and value == field.default)}
 
 
 def read(record: type[T], values: Any, name: str = "request") -> T:

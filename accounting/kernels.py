@@ -73,6 +73,8 @@ class KernelFacts:
     """Whether f is odd, f(−x) = −f(x): then zero is halfway between f(x) and something that x may be replaced by."""
     unit_ball: bool = False
     """Whether every user's f(x)/R over all instances has norm at most 1."""
+    n_releases: int = 1
+    """How often the same people take part; all other facts are those of one release."""
     joint_classes: int | None = None
     """Number of classes, if one collection holds instances for each of them and for their sizes (`joint`)."""
     size_weight: float = 1.0
@@ -80,7 +82,12 @@ class KernelFacts:
 
     @property
     def touched(self) -> Touched:
-        """min(2S, Q)·I instances change law when one user's x is replaced.
+        """The instances of all releases that change law when one person's records are replaced."""
+        return self.touched_once.repeated(self.n_releases)
+
+    @property
+    def touched_once(self) -> Touched:
+        """min(2S, Q)·I instances of one release change law when one user's x is replaced.
 
         Every user sends a bit in every instance; a zero coordinate is a fair coin whatever x is. So only
         coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q. With joint
@@ -109,7 +116,7 @@ class KernelFacts:
         """
         if self.largest_shift < 0.5:
             raise InvalidInputError(f"largest_shift={self.largest_shift!r} < ½: joint labels move bits to fair coins.")
-        same, n_bits = self.touched.shift_budget, self.sparsity * self.n_repetitions
+        same, n_bits = self.touched_once.shift_budget, self.sparsity * self.n_repetitions
         apart = same / 2.0 if self.linear else n_bits / 2.0
         weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift
         weight = math.floor(weight * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
@@ -130,7 +137,9 @@ class KernelFacts:
     @property
     def paper_touched(self) -> Touched:
         """How the published calibration groups them: identity features compose over the d coordinates."""
-        return Touched(groups=self.n_coordinates, per_group=1) if self.coordinates_compose else self.touched
+        if not self.coordinates_compose:
+            return self.touched
+        return Touched(groups=self.n_coordinates, per_group=1).repeated(self.n_releases)
 
     @property
     def n_instances(self) -> int:

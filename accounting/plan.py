@@ -46,6 +46,7 @@ class Plan:
     """None for joint labels, of which Theorem 3.2 does not speak."""
     error: PredictedError
     messages_per_user: float
+    """In one release, and so are the errors; what is promised and composed is for all releases."""
     bits_per_user: float
     baselines: tuple[Baseline, ...]
     contract: Contract
@@ -211,9 +212,10 @@ def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Con
         epsilon=float(request.epsilon),
         delta=protocol.promised_delta(request.delta),
         instance_point=_instance_point(request, protocol, rung),
+        n_colluders=request.n_colluders,
     )
     label = request.label_response()
-    return kde if label is None else classifier_contract([kde], label)
+    return kde if label is None else classifier_contract([kde], label, request.releases)
 
 
 def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float, *, used: bool) -> float | None:

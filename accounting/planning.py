@@ -19,8 +19,11 @@ def plan_budget(
     bitsum: str = "rr",
     epsilon: float,
     delta: float,
+    releases: int = 1,
     accountant: str = "auto",
     min_users: int | None = None,
+    dropout: float = 0.0,
+    colluders: float = 0.0,
     classes: int | None = None,
     label_epsilon: float | None = None,
     labels: str = "separate",
@@ -41,11 +44,16 @@ def plan_budget(
         bitsum: bitsum protocol
         epsilon: final ε of the features (joint labels: of features and label)
         delta: final δ; 0 for pure and auto only
+        releases: how often the same people take part, with new noise each time; epsilon and delta are for all together
         accountant: rung of the ladder
         min_users: users that must at least take part (separate labels: in each class); noise counts on them
+        dropout: users that may stay away: a share below 1 or a number (separate labels: of each class); instead of
+            min_users
+        colluders: users that may take part and tell what they sent, or add no noise: a share below 1 of users or a
+            number (separate labels: of each class); instead of min_users
         classes: number of classes, at most half of users; separate labels: each runs its own protocol with an even
             share of the users
-        label_epsilon: separate labels: ε of the label's randomized response
+        label_epsilon: separate labels: ε of the label's randomized response, in each release
         labels: how labels are protected (joint: epsilon protects features and label)
         bias: bias β of the laplacian and exponential families
         bound: inner-product only: bound R of the rounding, after a rotation if below 1

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any
 
 from accounting.composition import LADDER
-from accounting.errors import InvalidInputError, require_integer
-from accounting.fields import Rule, check_fields, read
+from accounting.errors import InfeasibleError, InvalidInputError, require_integer
+from accounting.fields import Rule, check_fields, read, stated
 from accounting.kernels import (
     DEFAULT_BIAS,
     KERNELS,
@@ -28,12 +30,16 @@ from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
 from accounting.registry import AUTO, Choices
 
 MOST_USERS = 10**9
+LONGEST_SCHEDULE = 10_000
+"""Most releases of one plan: more than one an hour for a year."""
 LARGEST_EPSILON = 100.0
 LARGEST_DELTA = 0.5
 ACCOUNTANTS = Choices(LADDER)
 BITSUM_CHOICES = Choices(BITSUMS)
 LABELS = ("separate", "joint")
 """How labels are protected: by a randomized response of their own, or together with the features."""
+ALL_THERE: Mapping[str, Any] = {"min_users": None, "dropout": 0.0, "colluders": 0.0}
+"""What a request says of who is there if everybody takes part and is honest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +63,15 @@ class PlanRequest:
         float, Rule("final ε of the features (joint labels: of features and label)", 0, LARGEST_EPSILON, above_low=True)
     ]
     delta: Annotated[float, Rule("final δ; 0 for pure and auto only", 0, LARGEST_DELTA)]
+    releases: Annotated[
+        int,
+        Rule(
+            "how often the same people take part, with new noise each time; epsilon and delta are for all together",
+            1,
+            LONGEST_SCHEDULE,
+            optional=True,
+        ),
+    ] = 1
     accountant: Annotated[str, Rule("rung of the ladder", choices=ACCOUNTANTS)] = "auto"
     min_users: Annotated[
         int | None,
@@ -67,6 +82,28 @@ class PlanRequest:
             unset="all",
         ),
     ] = None
+    dropout: Annotated[
+        float,
+        Rule(
+            "users that may stay away: a share below 1 or a number (separate labels: of each class); instead of"
+            " min_users",
+            0,
+            MOST_USERS - 2,
+            share=True,
+            optional=True,
+        ),
+    ] = 0.0
+    colluders: Annotated[
+        float,
+        Rule(
+            "users that may take part and tell what they sent, or add no noise: a share below 1 of users or a number"
+            " (separate labels: of each class); instead of min_users",
+            0,
+            MOST_USERS - 2,
+            share=True,
+            optional=True,
+        ),
+    ] = 0.0
     classes: Annotated[
         int | None,
         Rule(
@@ -80,7 +117,7 @@ class PlanRequest:
     label_epsilon: Annotated[
         float | None,
         Rule(
-            "separate labels: ε of the label's randomized response",
+            "separate labels: ε of the label's randomized response, in each release",
             0,
             LARGEST_LABEL_EPSILON,
             above_low=True,
@@ -119,8 +156,7 @@ class PlanRequest:
     def __post_init__(self) -> None:
         check_fields(self)
         self._check_labels()
-        if self.min_users is not None:
-            require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
+        self._check_who_is_there()
         if self.delta == 0.0 and self._law is not None and self._law.spends_delta:
             keeping = " or ".join(repr(name) for name in bitsums_for(0.0))
             raise InvalidInputError(
@@ -130,7 +166,27 @@ class PlanRequest:
         if self.noise_shape > 1 and (self._law is None or not self._law.takes_noise_shape):
             shaped = " or ".join(repr(name) for name, law in BITSUMS.items() if law.takes_noise_shape)
             raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum {shaped}; leave it out.")
-        self.facts()
+        _ = self.facts().touched  # refuses more instances than can be composed
+
+    def _check_who_is_there(self) -> None:
+        if self.min_users is not None:
+            require_integer("min_users", self.min_users, low=2, high=self.users_per_protocol)
+            if self.dropout or self.colluders:
+                raise InvalidInputError(
+                    f"min_users={self.min_users} beside dropout={self.dropout:g} and colluders={self.colluders:g}:"
+                    " both say how many honest users there are; give min_users, or the other two."
+                )
+        shares = sum(self._headcount(value, 1) for value in (self.dropout, self.colluders) if value < 1)
+        if shares >= 1:
+            raise InvalidInputError(
+                f"dropout={self.dropout:g} and colluders={self.colluders:g} leave nobody to count on; reduce them."
+            )
+        if self.counted_users < 2:
+            per = " per class" if self.n_protocols > 1 else ""
+            raise InfeasibleError(
+                f"of {self.users_per_protocol:,} users{per}, dropout={self.dropout:g} and colluders={self.colluders:g}"
+                f" leave {max(0, self.counted_users)} to count on, and two are needed; invite more."
+            )
 
     def _check_labels(self) -> None:
         if self.joint and self.classes is None:
@@ -174,15 +230,38 @@ class PlanRequest:
 
     @property
     def counted_users(self) -> int:
-        """Users whose noise the guarantee counts on."""
-        return self.users_per_protocol if self.min_users is None else self.min_users
+        """Honest users whose noise the guarantee counts on: n − ⌊dropouts + colluders⌋, or `min_users`.
+
+        Rounding the sum and not its parts, one more user never lowers it.
+        """
+        if self.min_users is not None:
+            return self.min_users
+        n = self.users_per_protocol
+        return n - math.floor(self._headcount(self.dropout, n) + self._headcount(self.colluders, n))
+
+    @property
+    def n_colluders(self) -> int:
+        """Most users among those who take part whose noise does not count."""
+        return math.floor(self._headcount(self.colluders, self.users_per_protocol))
+
+    @property
+    def least_packets(self) -> int:
+        """Packets to wait for: so many hold those of the counted users, even if all colluders sent one."""
+        return self.counted_users + self.n_colluders
+
+    @staticmethod
+    def _headcount(value: float, n_users: int) -> Fraction:
+        """A share of so many users, exact in the decimals that it is printed as, or a number of users as it is."""
+        return Fraction(repr(value)) * (n_users if value < 1 else 1)
 
     def facts(self) -> KernelFacts:
         """The kernel's facts."""
         facts = kernel_named(self.kernel).facts(
             dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
         )
-        return facts.joint(self.classes) if self.joint and self.classes is not None else facts
+        if self.joint and self.classes is not None:
+            facts = facts.joint(self.classes)
+        return dataclasses.replace(facts, n_releases=self.releases)
 
     @property
     def rounding_bound(self) -> float | None:
@@ -196,14 +275,14 @@ class PlanRequest:
         return None
 
     def label_response(self) -> LabelResponse | None:
-        """The label mechanism, if labels are collected."""
+        """The label mechanism of each release, if labels are collected."""
         if self.classes is None or self.label_epsilon is None:  # joint labels have no mechanism of their own
             return None
         return LabelResponse(n_classes=self.classes, label_epsilon=float(self.label_epsilon))
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
-        return dataclasses.asdict(self)
+        return stated(self)
 
 
 def read_request(values: Mapping[str, Any]) -> PlanRequest:

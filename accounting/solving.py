@@ -1,4 +1,4 @@
-"""Inverse questions: the smallest ε, n or I that meets a target error or a limit on messages.
+"""Inverse questions: the smallest ε, n or I, or the most releases, that meet a target error or a limit on messages.
 
 The paper's Theorem 3.3 (given α, choose I, ε₀, δ₀, δ') is `solve("repetitions", target_error=α,
 measure="bound", accountant="paper", ...)` with the Gaussian kernel.
@@ -20,12 +20,14 @@ from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BITSUMS, BitsumProtocol
 from accounting.plan import Plan
 from accounting.planning import plan
-from accounting.request import LARGEST_EPSILON, MOST_USERS, PlanRequest, read_request
+from accounting.request import LARGEST_EPSILON, LONGEST_SCHEDULE, MOST_USERS, PlanRequest, read_request
 
+RELEASES = "releases"
 UNKNOWNS: Mapping[str, tuple[float, float]] = {
     "epsilon": (1e-3, LARGEST_EPSILON),
     "users": (2, MOST_USERS),
     "repetitions": (1, MOST_REPETITIONS),
+    RELEASES: (1, LONGEST_SCHEDULE),
 }
 MESSAGES = "messages"
 QUESTIONS = (*UNKNOWNS, MESSAGES)
@@ -72,8 +74,8 @@ class Goal:
 
 
 _UNKNOWN = Rule(
-    "what to find the smallest value of; leave it out of the other names (messages: repetitions are free"
-    " and, with bitsum auto, so is the protocol)",
+    "what to find the smallest value of, or the largest number of releases; leave it out of the other names"
+    " (messages: repetitions are free and, with bitsum auto, so is the protocol)",
     choices=QUESTIONS,
 )
 
@@ -82,8 +84,8 @@ def _question_fields() -> list[tuple[str, Any, Any]]:
     """The unknown, the names of a request, where what can be solved for may be missing, and the names of a goal."""
     listed: list[tuple[str, Any, Any]] = [("unknown", Annotated[str, _UNKNOWN], dataclasses.field())]
     for field in (*fields_of(PlanRequest).values(), *fields_of(Goal).values()):
-        if field.name in UNKNOWNS and field.required:
-            rule = dataclasses.replace(field.rule, unset="solved for")
+        if field.name in UNKNOWNS and field.default is not None:
+            rule = dataclasses.replace(field.rule, unset="solved for" if field.required else f"{field.default}")
             listed.append((field.name, Annotated[field.annotation | None, rule], dataclasses.field(default=None)))
         elif field.name != "allow_useless":
             default = dataclasses.field(default=field.default)
@@ -112,8 +114,11 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     bitsum: str = "rr",
     epsilon: float | None = None,
     delta: float,
+    releases: int | None = None,
     accountant: str = "auto",
     min_users: int | None = None,
+    dropout: float = 0.0,
+    colluders: float = 0.0,
     classes: int | None = None,
     label_epsilon: float | None = None,
     labels: str = "separate",
@@ -126,13 +131,13 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     measure: str = "predicted",
     progress: Progress | None = None,
 ) -> Plan:
-    """The plan with the smallest `unknown` that meets the rest.
+    """The plan with the smallest `unknown`, or the most releases, that meets the rest.
 
     All other names are those of `plan_budget`.
 
     Args:
-        unknown: what to find the smallest value of; leave it out of the other names (messages: repetitions are free
-            and, with bitsum auto, so is the protocol)
+        unknown: what to find the smallest value of, or the largest number of releases; leave it out of the other names
+            (messages: repetitions are free and, with bitsum auto, so is the protocol)
         target_error: largest error of the density that will do
         max_messages: most messages per user that will do
         measure: which error target_error limits (bound: that of Theorem 3.2)
@@ -152,47 +157,81 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     goal = Goal(**{name: getattr(question, name) for name in fields_of(Goal)})
     if unknown == MESSAGES:
         return _fewest_messages(goal, known, progress)
-    return _smallest_unknown(unknown, goal, known, progress)
+    search = _Search(unknown=unknown, goal=goal, known=known, progress=progress)
+    return _most_releases(search) if unknown == RELEASES else _smallest_unknown(search)
 
 
-def _smallest_unknown(unknown: str, goal: Goal, known: Mapping[str, Any], progress: Progress | None) -> Plan:
-    """The plan with the smallest ε, number of users or repetitions, found without proofs and then certified."""
-    say = progress or silent
-    if known[unknown] is not None:
-        raise InvalidInputError(
-            f"{unknown}={known[unknown]!r} was given, but {unknown} is to be solved for; leave it out."
-        )
-    low, high = UNKNOWNS[unknown]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Search:
+    """Values of the unknown, tried without proofs and then certified."""
 
-    def request_with(value: float) -> PlanRequest:
-        number = value if unknown == "epsilon" else round(value)
-        return read_request({**known, unknown: number, "allow_useless": True})
+    unknown: str
+    goal: Goal
+    known: Mapping[str, Any]
+    progress: Progress | None
 
-    def attempt(value: float, *, certified: bool) -> Choice | str:
-        """What meets the goal, or what is missing."""
-        say(f"trying {unknown} = {value:.6g}")
-        request = request_with(value)
+    def __post_init__(self) -> None:
+        given = self.known[self.unknown]
+        if given is not None:
+            raise InvalidInputError(
+                f"{self.unknown}={given!r} was given, but {self.unknown} is to be solved for; leave it out."
+            )
+
+    def request(self, value: float) -> PlanRequest:
+        """The request with this value."""
+        number = value if self.unknown == "epsilon" else round(value)
+        return read_request({**self.known, self.unknown: number, "allow_useless": True})
+
+    def attempt(self, value: float, *, certified: bool) -> Choice | str:
+        """What meets the goal with this value, or what is missing."""
+        say = self.progress or silent
+        say(f"trying {self.unknown} = {value:.6g}")
+        try:
+            request = self.request(value)
+        except PrivkdeError as error:  # another value is possible: this one leaves too few users, or is too large
+            return str(error)
         try:
             choice = choose(request, certified=certified)
         except InfeasibleError as error:
             return str(error)
-        return goal.shortfall(request, choice[0]) or choice
+        return self.goal.shortfall(request, choice[0]) or choice
 
-    def missing_at(value: float) -> str | None:
-        found = attempt(value, certified=False)
-        return found if isinstance(found, str) else None
+    def shortfall(self, value: float) -> str | None:
+        """What is missing with this value, without a proof; None if nothing is."""
+        attempted = self.attempt(value, certified=False)
+        return attempted if isinstance(attempted, str) else None
 
-    largest = request_with(high)  # validates everything else
+    def solved(self, value: float, which: str, choice: Choice) -> Plan:
+        """The plan with this value, which is the smallest or the largest."""
+        solved = plan(self.request(value), progress=self.progress, choice=choice)
+        why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {_PRECISION:.1%})"
+        return dataclasses.replace(solved, reasons=(why, *solved.reasons))
+
+
+def _smallest_unknown(search: _Search) -> Plan:
+    """The plan with the smallest ε, number of users or repetitions."""
+    unknown = search.unknown
+    low, high = UNKNOWNS[unknown]
+    largest = search.request(high)  # validates everything else
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
-    best = _smallest(missing_at, low, high, whole=unknown != "epsilon", name=unknown)
-    while isinstance(choice := attempt(best, certified=True), str):
+    best = _smallest(search.shortfall, low, high, whole=unknown != "epsilon", name=unknown)
+    while isinstance(choice := search.attempt(best, certified=True), str):
         if best >= high:
             raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {choice}; relax the target.")
         best = min(high, best * (1.0 + _PRECISION) if unknown == "epsilon" else math.ceil(best * (1.0 + _PRECISION)))
-    solved = plan(request_with(best), progress=progress, choice=choice)
-    why = f"solved for the smallest {unknown}: {getattr(solved.request, unknown):g} (to {_PRECISION:.1%})"
-    return dataclasses.replace(solved, reasons=(why, *solved.reasons))
+    return search.solved(best, "smallest", choice)
+
+
+def _most_releases(search: _Search) -> Plan:
+    """The plan with the most releases."""
+    search.request(1)  # validates everything else
+    best = _largest(search.shortfall, LONGEST_SCHEDULE)
+    while isinstance(choice := search.attempt(best, certified=True), str):
+        if best <= 1:
+            raise InfeasibleError(f"not even one release is possible: {choice}; relax the target.")
+        best = math.floor(best / (1.0 + _PRECISION))
+    return search.solved(best, "largest number of", choice)
 
 
 def _fewest_messages(goal: Goal, known: Mapping[str, Any], progress: Progress | None) -> Plan:
@@ -201,7 +240,8 @@ def _fewest_messages(goal: Goal, known: Mapping[str, Any], progress: Progress | 
     plans, refusals = [], []
     for name in BITSUMS if chosen == "auto" else (chosen,):
         try:
-            plans.append(_smallest_unknown("repetitions", goal, {**known, "bitsum": name}, progress))
+            search = _Search(unknown="repetitions", goal=goal, known={**known, "bitsum": name}, progress=progress)
+            plans.append(_smallest_unknown(search))
         except PrivkdeError as error:  # also an accountant that does not suit this protocol
             if chosen != "auto":
                 raise
@@ -235,3 +275,22 @@ def _smallest(missing_at: Callable[[float], str | None], low: float, high: float
         else:
             low = middle
     return high
+
+
+def _largest(missing_at: Callable[[float], str | None], most: int) -> int:
+    """The largest whole number at which nothing is missing, by the same bisection; 1 if something always is."""
+    if missing_at(1) is not None:
+        return 1
+    low, high = 1, 8
+    while missing_at(min(high, most)) is None:
+        if high >= most:
+            return most
+        low, high = high, 8 * high
+    high = min(high, most)
+    while high - low > max(_PRECISION * low, 1.0):
+        middle = min(max(round(math.sqrt(low * high)), low + 1), high - 1)
+        if missing_at(middle) is None:
+            low = middle
+        else:
+            high = middle
+    return low

@@ -23,6 +23,7 @@ from verification.verdicts import QUICK, Check, Effort, Subject
 
 LAYER_MODULES = (
     "verification.exact.enumeration_checks",
+    "verification.exact.budget_checks",
     "verification.certified.certified_checks",
     "verification.publication",
     "verification.statistical.execution.count_checks",

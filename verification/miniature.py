@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from accounting import InfeasibleError, Plan, PlanRequest
 from accounting.planning import plan as make_plan
+from accounting.request import ALL_THERE
 from verification.twins import kernel_twin
 
 LARGEST_EPSILON = 50.0
@@ -29,7 +30,7 @@ def miniature(
     epsilon: float | None = None,
     delta: float | None = None,
 ) -> Plan:
-    """The same kernel, bitsum protocol, accountant and labels for fewer users, dimensions and repetitions.
+    """The same kernel, bitsum protocol, accountant and labels for one release of fewer users and repetitions.
 
     Separate labels are left out: a miniature is one group's collection. Joint labels keep two classes. Identity
     features that are rotated and clipped stay so (`_bound`).
@@ -45,7 +46,8 @@ def miniature(
         accountant=plan.accountant,
         epsilon=float(request.epsilon) if epsilon is None else epsilon,
         delta=float(request.delta) if delta is None else delta,
-        min_users=None,
+        releases=1,
+        **ALL_THERE,
         classes=2 if joint else None,
         label_epsilon=None,
         bound=_bound(request, dim) if kernel_twin(plan).identity else None,

@@ -43,7 +43,7 @@ def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
 def _of_another(plan: Plan, model: DensityModel) -> list[str]:
     """What shows that the model was collected by another plan: protocol, classes, number of users."""
     request, users = plan.request, sum(model.n_users)
-    fewest = request.counted_users * request.n_protocols
+    fewest = request.least_packets * request.n_protocols
     labels = {made.request.labels for made in model.plans} if request.joint else {request.labels}
     facts = {
         "bitsum": (plan.bitsum, {made.bitsum for made in model.plans}),

@@ -36,8 +36,11 @@ class Baseline:
 
 
 def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, share: float = 1.0) -> Baseline:
-    """Gaussian noise on Σ_u f(x_u), with the replace-one sensitivity √I · sup‖f(x) − f(x')‖₂; no rounding."""
-    sensitivity = math.sqrt(facts.n_repetitions) * facts.replaced_norm
+    """Gaussian noise on Σ_u f(x_u), with the replace-one sensitivity √I · sup‖f(x) − f(x')‖₂; no rounding.
+
+    T releases are one of √T times the sensitivity.
+    """
+    sensitivity = math.sqrt(facts.n_releases * facts.n_repetitions) * facts.replaced_norm
     mechanism = GaussianMechanism.calibrate(epsilon, delta, sensitivity)
     in_bits = mechanism.standard_deviation / (2.0 * facts.bound)
     parts = predicted_error(facts, share * n_users, in_bits)

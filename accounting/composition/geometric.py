@@ -25,6 +25,7 @@ from accounting.composition.shifted import (
     Atoms,
     Cut,
     Rates,
+    conversion,
     corners,
     over_shifts,
     rates,
@@ -39,10 +40,11 @@ from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_e
 if TYPE_CHECKING:
     from accounting.kernels import KernelFacts
 
-CONVERSION: Array = (ORDERS - 1.0) * np.log(ORDERS - 1.0) - ORDERS * np.log(ORDERS)
-"""ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
+CONVERSION: Array = conversion(ORDERS)
 CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
+SMALL_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
+"""Further shares, for releases that share a δ with many others."""
 
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
@@ -73,6 +75,21 @@ class Rest:
             infinite=loss.infinite,
             surplus=max(0.0, float(np.sum(loss.masses * np.exp(-loss.losses()))) - 1.0),
         )
+
+    def cut_curves(self, budget: float) -> list[tuple[float, Curve]]:
+        """Lemma 2 for Σ t² ≤ budget, order by order: for each cut the mass cut off, and ln Π M_i(α) at most."""
+        infinite = math.sqrt(self.n_instances * budget) * self.infinite
+        spread = (ORDERS - 1.0) * (infinite + 2.0 * self.n_instances * self.surplus)
+        swollen = PAD * math.exp(min(700.0, self.n_instances * self.surplus))
+        curves = []
+        every = self.rates.table({number // BLOCK for number in range(len(ORDERS))})
+        for rate, cut in zip(every, self.cuts, strict=True):
+            rhos = budget * rate + spread + math.log(PAD)
+            finite = np.isfinite(rhos)
+            points = list(zip(ORDERS[finite].tolist(), rhos[finite].tolist(), strict=True))
+            if points:
+                curves.append((min(1.0, swollen * (cut.total(budget, self.n_instances) + infinite)), points))
+        return curves
 
     def delta(self, budget: float, epsilon: Array) -> Array:
         """The bound for Σ t² ≤ budget: a row for each cut, a column for each ε. Any order is valid for any ε."""
@@ -172,11 +189,18 @@ class GeometricBound:
     any_data: Rest
 
     @staticmethod
-    def of(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
+    def of(
+        protocol: BitsumProtocol,
+        touched: Touched,
+        delta: float,
+        *,
+        certified: bool,
+        shares: tuple[tuple[float, float], ...] = CUT_SHARES,
+    ) -> GeometricBound:
         """Everything that does not depend on ε."""
         kinds = searched_kinds(protocol, _grid(likely_pairs(protocol)[0]), certified=certified)
         loss = DominatingLoss.from_table(symmetric_table(kinds))
-        cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in CUT_SHARES)
+        cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in shares)
         return GeometricBound(
             loss=loss, n_users=protocol.n_users, touched=touched, any_data=Rest.of(loss, touched, cuts)
         )
@@ -211,6 +235,12 @@ def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
 def _bound(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
     """`GeometricBound.of`, kept for the last protocols: after a noise level that holds, its ε and curve follow."""
     return GeometricBound.of(protocol, touched, delta, certified=certified)
+
+
+@lru_cache(maxsize=4)
+def _deep_bound(protocol: BitsumProtocol, touched: Touched, delta: float) -> GeometricBound:
+    """The bound with more cuts, for releases that are composed with others."""
+    return GeometricBound.of(protocol, touched, delta, certified=True, shares=CUT_SHARES + SMALL_CUT_SHARES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +294,7 @@ class Geometric(Rung):
         """Records of the kernel's domain. Source: docs/proofs/geometric.md."""
         own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most"
         own += f" Δ²{facts.shift_condition}"
-        if not facts.unit_ball:
+        if not facts.touched.unit_ball:
             return (own,)
         return (
             own,
@@ -283,8 +313,12 @@ class Geometric(Rung):
     def profile(
         self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
     ) -> Callable[[float], float]:
-        """The same bound for every ε."""
-        return _bound(protocol, touched, delta, certified=True).delta
+        """The same bound for every ε, and also for far smaller δ."""
+        return _deep_bound(protocol, touched, delta).delta
+
+    def cut_curves(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> list[tuple[float, Curve]]:
+        """Theorem 1 before its conversion."""
+        return _deep_bound(protocol, touched, delta).any_data.cut_curves(touched.shift_budget)
 
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Only where it proves something at the promised δ."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Touched:
     unit_ball: bool = False
 
     def __post_init__(self) -> None:
-        require_integer("repetitions", self.groups, low=1, high=10**7)
+        require_integer("repetitions of all releases", self.groups, low=1, high=10**7)
         require_integer("coordinates per repetition", self.per_group, low=1, high=10**7)
         if self.squared_shift is not None:
             require_real("squared_shift", self.squared_shift, low=0.0, high=1e14)
@@ -47,6 +48,21 @@ class Touched:
     def total(self) -> int:
         """All touched instances."""
         return self.groups * self.per_group
+
+    def repeated(self, times: int) -> Touched:
+        """The same in each of `times` releases with independent noise.
+
+        In every release some other instance may lack the coins of Theorem 2, so `unit_ball` is not kept.
+        Source: docs/proofs/composition.md, "Schedules".
+        """
+        if times == 1:
+            return self
+        return dataclasses.replace(
+            self,
+            groups=times * self.groups,
+            squared_shift=None if self.squared_shift is None else times * self.squared_shift,
+            unit_ball=False,
+        )
 
     @property
     def shift_budget(self) -> float:
@@ -145,6 +161,13 @@ class Rung(abc.ABC):
     ) -> Callable[[float], float] | None:
         """δ(ε) of all touched instances for any ε, most accurate around one; None if it only solves for ε."""
         return None
+
+    def cut_curves(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> list[tuple[float, Curve]]:
+        """Masses that may be cut off, and points (α, ρ) with ln Σ p̂^α q^{1−α} ≤ ρ for what is left; none by default.
+
+        Source: docs/proofs/releases.md, section 7.
+        """
+        return []
 
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Points (ε, δ') for pictures, with δ' from 1e-2 down to δ/100; `proved` is what it proves at δ.

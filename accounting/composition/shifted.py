@@ -34,6 +34,11 @@ ROUNDED_DOWN = 1.0 - 1e-9
 """Share of the mass that may be lost which is lost: less than all, whatever the rounding."""
 
 
+def conversion(orders: Array) -> Array:
+    """Ln of (α−1)^{α−1}/α^α: Σ (p − e^ε q)₊ ≤ e^{−(α−1)ε} (α−1)^{α−1}/α^α Σ p^α q^{1−α}."""
+    return np.asarray((orders - 1.0) * np.log(orders - 1.0) - orders * np.log(orders))
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """How much mass may be cut off an instance of shift t: `per_square`·t² + `per_shift`·t.

@@ -156,7 +156,10 @@ class Repeated:
         convolved, then tilted back. The convolution's rounding is then relative to the δ in question, not to 1,
         so that δ = 1e-15 is as safe as δ = 1e-3.
         """
-        tilt = self.chernoff_tilt(near_epsilon)
+        return self.tilted(self.chernoff_tilt(near_epsilon))
+
+    def tilted(self, tilt: float) -> ComposedLoss:
+        """The loss of all instances, masses weighed by e^{tilt·loss} while they are convolved."""
         parts = sorted(
             (loss.tilted_power(times, tilt) for loss, times in self.kinds), key=lambda part: len(part.tilted)
         )
@@ -227,6 +230,21 @@ class ComposedLoss:
         total = float(np.dot(self.tilted[first:], weights))
         error = self.rounding * float(np.sum(weights)) + self.truncated
         return min(1.0, scale * (total + error) * (1.0 + RELATIVE_PAD) + self.infinite)
+
+    def expectation(self, values: Callable[[Array], Array]) -> float:
+        """An upper bound on E_P[values(loss)], infinite loss counted as 1.
+
+        Requires: values from 0 to 1, log-concave in the loss. Mass beyond the last entry weighs no more than a value of
+        1 would there. The weights are log-concave, too; where they rise from the first entry on, mass before it weighs
+        no more than that entry. Where they do not: 1.
+        """
+        losses = (self.start + np.arange(len(self.tilted), dtype=np.float64)) * self.step
+        scales = np.exp(np.minimum(700.0, self.log_scale - self.tilt * losses))
+        weights = values(losses) * scales
+        if len(weights) < 2 or weights[0] > weights[1]:
+            return 1.0
+        error = self.rounding * float(np.sum(weights)) + self.truncated * float(weights[0] + scales[-1])
+        return min(1.0, (float(np.dot(self.tilted, weights)) + error) * (1.0 + RELATIVE_PAD) + self.infinite)
 
 
 def _positive_masses(table: Array, step: float) -> tuple[Array, float]:

@@ -1,4 +1,4 @@
-"""δ(ε) curves at a plan's parameters: of every rung, for pictures, and of what is promised, to compose with others."""
+"""Curves at a plan's parameters: of every rung, for pictures, and of what is promised, to compose with others."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from accounting.composition import LADDER, Basic, PrivacyLossComposition
 from accounting.composition.rung import Curve, spread
 from accounting.mechanisms import LabelResponse
+from accounting.releases.cut_curve import CutCurve
 
 if TYPE_CHECKING:
     from accounting.plan import Plan
 
-__all__ = ["Curve", "implied_curve", "label_curve", "profile_curves", "promised_curve"]
+__all__ = ["Curve", "cut_curves", "implied_curve", "label_curve", "profile_curves", "promised_curve"]
 
 FINE_POINTS = 240
 STRIDE = 1.05
@@ -51,6 +52,16 @@ def promised_curve(plan: Plan) -> Curve:
     while at(end) > SMALLEST_SHARE * delta and at(STRIDE * end) < at(end) / STRIDE:  # below: mass at infinite loss
         end *= STRIDE
     return [*implied_curve(epsilon, delta), *((x, at(x)) for x in spread(0.0, end, FINE_POINTS))]
+
+
+def cut_curves(plan: Plan) -> tuple[CutCurve, ...]:
+    """Cut curves of the plan's features, if its accountant bounds moments; most useful first."""
+    protocol = plan.protocol()
+    if not protocol.spends_delta:
+        return ()
+    rung, delta = LADDER[plan.accountant], float(plan.request.delta)
+    curves = rung.cut_curves(protocol, plan.request.facts().touched, delta)
+    return tuple(CutCurve(cut=cut, points=tuple(points)) for cut, points in curves)
 
 
 def implied_curve(epsilon: float, delta: float) -> Curve:

@@ -14,9 +14,16 @@ from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
-from privkde.cli.parsing import Parser, read_plan, real
+from privkde.cli.parsing import Parser, read_plan, real, whole
 from privkde.display.tables import charge_table, history_table, quote_table, standings_table
-from privkde.ledger import Budget, BudgetExceededError, Composition, Ledger, LedgerUnavailableError
+from privkde.ledger import (
+    Budget,
+    BudgetExceededError,
+    Composition,
+    Ledger,
+    LedgerUnavailableError,
+    ScheduleUsedUpError,
+)
 
 EXIT_EXCEEDED = 1
 VARIABLE = "PRIVKDE_LEDGER"
@@ -30,6 +37,7 @@ def add_budget(budget: argparse.ArgumentParser) -> None:
     for name, summary, add_options, run in (
         ("create", "open a new budget", _add_create, _create),
         ("charge", "charge a release, before it is published", _add_charge, _charge),
+        ("use", "take one of the times of a schedule, before it is published", _add_use, _use),
         ("show", "what is spent and what is left", _add_show, _show),
         ("history", "all charges of a budget", _add_history, _history),
     ):
@@ -51,8 +59,9 @@ def _add_create(create: argparse.ArgumentParser) -> None:
     create.add_argument("--view", default="communication", help="communication (default) or model")
     create.add_argument(
         "--composition",
-        default=str(Composition.PLD),
-        help="pld (default): releases are fixed beforehand; basic: the next may be chosen after seeing the last",
+        default=str(Composition.ADAPTIVE),
+        help="adaptive (default): the next release may be chosen after seeing the last; basic: likewise, and ε and δ"
+        " add up; pld: all releases are fixed beforehand",
     )
 
 
@@ -64,7 +73,17 @@ def _add_charge(charge: argparse.ArgumentParser) -> None:
     charge.add_argument("--delta", type=real, metavar="X", help="with --epsilon (default: 0)")
     charge.add_argument("--name", dest="release", required=True, metavar="TEXT", help="what is released, for people")
     charge.add_argument("--key", metavar="TEXT", help="a key is charged only once (default: a fresh key)")
+    charge.add_argument(
+        "--times", type=whole, default=1, metavar="N", help="a schedule: this release N times (default: 1)"
+    )
+    charge.add_argument("--cohort", metavar="NAME", help="the only people it is about; cohorts share nobody")
     charge.add_argument("--dry-run", action="store_true", help="say what it would cost, and charge nothing")
+
+
+def _add_use(use: argparse.ArgumentParser) -> None:
+    use.add_argument("budget", metavar="NAME")
+    use.add_argument("schedule", metavar="KEY", help="the key with which the schedule was charged")
+    use.add_argument("--key", required=True, metavar="TEXT", help="a key is counted only once")
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -99,12 +118,13 @@ def _charge(parsed: argparse.Namespace) -> int:
     with Ledger.open(parsed.ledger, create=False) as ledger:
         release = _release(parsed, plan, ledger.standing(parsed.budget).budget)
         if parsed.dry_run:
-            quote = ledger.quote(parsed.budget, release)
+            quote = ledger.quote(parsed.budget, release, cohort=parsed.cohort)
             console.print(quote_table(quote))
             return 0 if quote.fits else EXIT_EXCEEDED
         key = secrets.token_hex(8) if parsed.key is None else parsed.key
         try:
-            charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=None if plan is None else plan.sha256())
+            digest = None if plan is None else plan.sha256()
+            charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=digest, cohort=parsed.cohort)
         except BudgetExceededError as error:
             print(f"privkde: refused: {error}", file=sys.stderr)
             return EXIT_EXCEEDED
@@ -118,14 +138,26 @@ def _charge(parsed: argparse.Namespace) -> int:
 def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> Release:
     """The release to charge, stated for the budget's view."""
     if plan is not None:
-        return Release.of_plan(parsed.release, plan, view=budget.view)
+        return Release.of_plan(parsed.release, plan, view=budget.view, times=parsed.times)
     promise = Guarantee(
         epsilon=parsed.epsilon,
         delta=parsed.delta or 0.0,
         adjacency=budget.guarantee.adjacency,
         view=budget.view,
     )
-    return Release.of_guarantee(parsed.release, promise)
+    return Release.of_guarantee(parsed.release, promise, times=parsed.times)
+
+
+def _use(parsed: argparse.Namespace) -> int:
+    """Returns the exit code: 1 if all times are used."""
+    with Ledger.open(parsed.ledger, create=False) as ledger:
+        try:
+            use = ledger.use(parsed.budget, parsed.schedule, key=parsed.key)
+        except ScheduleUsedUpError as error:
+            print(f"privkde: refused: {error}", file=sys.stderr)
+            return EXIT_EXCEEDED
+    print(f"time {use.number} of schedule {use.schedule!r} of budget {use.budget!r}")
+    return 0
 
 
 def _show(parsed: argparse.Namespace) -> None:

@@ -141,12 +141,14 @@ def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> N
     request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
     if dim != request.dim:
         raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
-    few = request.users if request.min_users is None else request.min_users * request.n_protocols
+    few = request.users
+    if request.least_packets < request.users_per_protocol:
+        few = request.least_packets * request.n_protocols
     if not few <= users <= request.users:
         planned = f"{few:,}" if few == request.users else f"{few:,} to {request.users:,}"
         raise InvalidInputError(
             f"the plan is for {planned} users and {where} has {users:,} rows;"
-            " plan for that many (--min-users allows for dropouts)."
+            " plan for that many (--dropout or --min-users allow for fewer)."
         )
 
 
@@ -164,7 +166,7 @@ def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace, engin
 def _fitted_classifier(
     plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
 ) -> PrivateKDEClassifier:
-    """One plan per class, made from the reported counts, or one for joint labels; for the request of the given plan."""
+    """One plan per class, made from the reported counts, for the request of the given plan; joint labels: that plan."""
     from privkde.learning.estimators import PrivateKDEClassifier
 
     if labels.shape != (vectors.shape[0],):
@@ -174,11 +176,17 @@ def _fitted_classifier(
         raise InvalidInputError(
             f"the plan is for {plan.request.classes} classes and the labels hold {present}; declare them (--classes)."
         )
+    if plan.request.releases > 1 and not plan.request.joint:
+        raise InvalidInputError(
+            f"the plan is for {plan.request.releases} releases with separate labels: each class would be planned again"
+            " for those who report it, and all releases need the same plan; plan with --labels joint."
+        )
     classes = None if parsed.classes is None else _declared(parsed.classes, labels)
-    request = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "dim", "classes")}
+    left_out = ("users", "dim", "classes", "releases")
+    request = {name: value for name, value in plan.request.to_json().items() if name not in left_out}
     options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
     classifier = PrivateKDEClassifier(**request, **options)
-    return classifier.fit(vectors, labels)
+    return classifier.fit(vectors, labels, plan=plan if plan.request.joint else None)
 
 
 def _declared(classes: tuple[str, ...] | int, labels: NDArray[Any]) -> list[Any]:

@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -42,6 +43,15 @@ def class_names(text: str) -> tuple[str, ...] | int:
     if not names or not all(names) or len({*names}) < len(names):
         raise argparse.ArgumentTypeError(f"{text!r} must be different names, for example spam,ham, or a whole number")
     return names
+
+
+def share(text: str) -> float:
+    """An option that is a share, also as a percentage, or a number."""
+    if not text.endswith("%"):
+        return real(text)
+    if not 0.0 <= real(text[:-1]) < 100.0:
+        raise argparse.ArgumentTypeError(f"{text!r} must be at least 0% and below 100%, for example 30%")
+    return float(Decimal(text[:-1]) / 100)
 
 
 def read_plan(path: Path) -> Plan:

@@ -20,7 +20,7 @@ from accounting.fields import Field, fields_of
 from accounting.planning import plan_with_advice
 from accounting.request import read_request
 from accounting.solving import QUESTIONS, SolveRequest
-from privkde.cli.parsing import real, whole
+from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
 from privkde.display.tables import compare_table, labels_table, ladder_table, plan_table
 from privkde.storage.datasets import read_vectors
@@ -64,7 +64,7 @@ def add_field(parser: argparse.ArgumentParser, flag: str, field: Field, prefix: 
     if field.kind is bool:
         parser.add_argument(flag, dest=field.name, action="store_true", help=field.rule.description)
         return
-    reader, metavar = _READERS[field.kind]
+    reader, metavar = (share, "SHARE") if field.rule.share else _READERS[field.kind]
     text = f"{prefix}{field.rule.description}{choices}{default}"
     parser.add_argument(flag, dest=field.name, type=reader, metavar=metavar, help=text)
 

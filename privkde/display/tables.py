@@ -30,21 +30,22 @@ def plan_table(plan: Plan) -> Table:
     """The decisions of one plan."""
     request = plan.request
     table = _facts("Plan")
-    table.add_row("promise", "\n".join(str(g) for g in plan.guarantees))
+    over, once = ("", "") if request.releases == 1 else (f" over {request.releases:,} releases", ", one release")
+    table.add_row(f"promise{over}", "\n".join(str(g) for g in plan.guarantees))
     facts = request.facts()
     table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("users", _users(plan))
     table.add_row("bitsum", plan.bitsum)
     table.add_row("parameters", "\n".join(f"{k} = {v:.6g}" for k, v in plan.parameters.items()))
     table.add_row("one instance", f"ε₀ = {plan.epsilon_0:.6g}, δ₀ = {plan.delta_0:.3g}")
-    table.add_row("instances per user", f"{plan.instances_per_user:,}")
-    table.add_row("bitsum RMSE", f"{plan.bitsum_rmse:.6g}")
-    table.add_row("predicted error ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
+    table.add_row(f"instances per user{over}", f"{plan.instances_per_user:,}")
+    table.add_row(f"bitsum RMSE{once}", f"{plan.bitsum_rmse:.6g}")
+    table.add_row(f"predicted error{once} ≤", f"{plan.error.total:.4g} (privacy part {plan.error.privacy:.3g})")
     if plan.sup_rmse_bound is not None:
-        table.add_row("Theorem 3.2 bound", f"{plan.sup_rmse_bound:.4g}")
-    table.add_row("messages per user", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
+        table.add_row(f"Theorem 3.2 bound{once}", f"{plan.sup_rmse_bound:.4g}")
+    table.add_row(f"messages per user{once}", f"{plan.messages_per_user:,.6g} ({plan.bits_per_user:,.6g} bits)")
     for baseline in plan.baselines:
-        table.add_row(f"{baseline.name} baseline", f"predicted error {baseline.predicted_rmse:.4g}")
+        table.add_row(f"{baseline.name} baseline{once}", f"predicted error {baseline.predicted_rmse:.4g}")
     return table
 
 
@@ -55,6 +56,8 @@ def _users(plan: Plan) -> str:
         text += f" in {request.classes} classes" + (" with joint labels" if request.joint else "")
     if request.counted_users != request.users:
         text += f"; noise counts on {request.counted_users:,}" + (" per class" if request.n_protocols > 1 else "")
+    if request.n_colluders:
+        text += f", {request.least_packets:,} are waited for: {request.n_colluders:,} may collude"
     return text
 
 
@@ -108,7 +111,9 @@ def labels_table(outcomes: Sequence[Outcome]) -> Table:
     for outcome in outcomes:
         request, error, messages = outcome.request, outcome.error, outcome.messages_per_user
         name = f"{outcome.name} ← recommended" if outcome is best else outcome.name
-        split = f"{request.epsilon:g}", "together" if request.label_epsilon is None else f"{request.label_epsilon:g}"
+        times = "" if request.releases == 1 else f"{request.releases}·"
+        label = "together" if request.label_epsilon is None else f"{times}{request.label_epsilon:g}"
+        split = f"{request.epsilon:g}", label
         if error is None or messages is None:
             table.add_row(name, *split, "—", "—", "—")
         else:
@@ -188,24 +193,30 @@ def terms_table(terms: Sequence[tuple[Any, Sequence[Term]]], *, contrast: bool) 
 
 
 def standings_table(standings: Sequence[Standing]) -> Table:
-    """What is spent and what is left of each budget, in ε at its δ."""
-    table = _table("Budgets (ε at the δ of each, for replacing one record)")
+    """What is spent of each budget: ε at its δ, and δ at its ε."""
+    table = _table("Budgets (for replacing one record)")
     table.add_column("budget", style="bold", overflow="fold")
-    for name in ("ε", "δ", "spent", "left", "charges"):
+    for name in ("ε spent", "δ spent", "charges"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("view")
     table.add_column("adds by")
     for standing in standings:
         budget = standing.budget
-        numbers = (f"{x:.6g}" for x in (budget.epsilon, budget.delta, standing.spent, standing.remaining))
-        table.add_row(budget.name, *numbers, f"{standing.n_charges:,}", str(budget.view), str(budget.composition))
+        table.add_row(
+            budget.name,
+            f"{standing.spent:.6g} of {budget.epsilon:.6g}",
+            f"{_delta(standing.delta_spent)} of {budget.delta:.3g}",
+            f"{standing.n_charges:,}",
+            str(budget.view),
+            str(budget.composition),
+        )
     return table
 
 
 def history_table(budget: str, charges: Sequence[Charge]) -> Table:
     """All charges of a budget, first to last."""
     table = _table(f"Charges of {budget}")
-    for name in ("№", "ε", "δ", "spent after"):
+    for name in ("№", "ε", "δ", "ε spent", "δ spent"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("release", "key"):
         table.add_column(name, overflow="fold")
@@ -214,7 +225,9 @@ def history_table(budget: str, charges: Sequence[Charge]) -> Table:
         promise = charge.guarantee
         numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
         created = charge.created[:16].replace("T", " ")
-        table.add_row(str(charge.number), *numbers, escape(charge.name), escape(charge.key), created)
+        name = escape(charge.name) + ("" if charge.release.times == 1 else f", {charge.release.times:,} times")
+        name += "" if charge.cohort is None else f" ({charge.cohort})"
+        table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, escape(charge.key), created)
     return table
 
 
@@ -222,11 +235,17 @@ def charge_table(charge: Charge, standing: Standing) -> Table:
     """A charge, and what is left of its budget now."""
     table = _facts("Charged", overflow="fold")
     table.add_row("release", escape(charge.name))
-    table.add_row("promise", str(charge.guarantee))
+    table.add_row(
+        "promise", f"{charge.guarantee}{'' if charge.release.times == 1 else f', {charge.release.times} times'}"
+    )
+    table.add_row("about", charge.cohort or "everybody")
     table.add_row("key", escape(charge.key))
     table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
     table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
     table.add_row("left now", f"ε = {standing.remaining:.6g} after {standing.n_charges:,} charges")
+    table.add_row(
+        "δ spent", f"{_delta(standing.delta_spent)} of {standing.budget.delta:g} at ε = {standing.budget.epsilon:g}"
+    )
     return table
 
 
@@ -237,6 +256,10 @@ def quote_table(quote: Quote) -> Table:
     table.add_row("left before", f"ε = {quote.remaining:.6g}")
     table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget by ε = {quote.difference:.6g}")
     return table
+
+
+def _delta(value: float | None) -> str:
+    return "not recorded" if value is None else f"{value:.3g}"
 
 
 def _cost(before: float, after: float) -> str:

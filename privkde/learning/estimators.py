@@ -106,8 +106,18 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     rule: str = "density"
     small_classes: str = "refuse"
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Label round, one plan and one collection for each reported class, publication; or one joint collection."""
+    def fit(self, X: Any, y: ArrayLike, *, plan: Plan | None = None) -> Self:
+        """Label round, one plan and one collection for each reported class, publication; or one joint collection.
+
+        With joint labels a `plan` that was made before may be given, as to `PrivateKDE`.
+        """
+        if plan is not None and not (self.labels == "joint" and plan.request.joint):
+            raise InvalidInputError(
+                "a plan was given and labels are separate: each class is planned for those who report it;"
+                " leave the plan out, or choose labels='joint'."
+            )
+        if plan is not None:
+            plan.verify()
         require_choice("labels", self.labels, LABELS)
         require_choice("rule", self.rule, RULES)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
@@ -127,7 +137,7 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             if joint:
                 collection.enroll(len(numbers))
                 everybody = [np.arange(len(numbers))]
-                self._run(collection, rows, everybody, randomness, tracker=tracker, classes=numbers)
+                self._run(collection, rows, everybody, randomness, tracker=tracker, plan=plan, classes=numbers)
                 self._refuse_or_warn()
                 self.reported_counts_ = _rounded_sizes(self.model_)
             else:

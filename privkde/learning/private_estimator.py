@@ -43,6 +43,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     repetitions: int | None = 768
     accountant: str = "auto"
     min_users: int | None = None
+    dropout: float = 0.0
+    colluders: float = 0.0
     insecure_seed: int | None = None
     bandwidth: float = 1.0
     projection: int | None = None

@@ -7,12 +7,13 @@
 """
 
 from privkde.ledger.ledger import Ledger
-from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing
+from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing, Use
 from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
     LedgerUnavailableError,
+    ScheduleUsedUpError,
     UnknownBudgetError,
 )
 
@@ -26,6 +27,8 @@ __all__ = [
     "Ledger",
     "LedgerUnavailableError",
     "Quote",
+    "ScheduleUsedUpError",
     "Standing",
     "UnknownBudgetError",
+    "Use",
 ]

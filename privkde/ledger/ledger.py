@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -10,9 +10,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from accounting import InvalidInputError, View
-from accounting.releases.release import Release, Spent, basic_epsilon, spent
-from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing, require_key, require_sha256
-from privkde.ledger.refusals import KeyReusedError
+from accounting.releases.composing import Spent, basic_delta, basic_epsilon, spent
+from accounting.releases.release import Release
+from privkde.ledger.records import (
+    Budget,
+    Charge,
+    Composition,
+    Quote,
+    Standing,
+    Use,
+    require_cohort,
+    require_key,
+    require_sha256,
+)
+from privkde.ledger.refusals import KeyReusedError, ScheduleUsedUpError
 
 if TYPE_CHECKING:
     from privkde.ledger.store import Store
@@ -63,11 +74,11 @@ class Ledger:
         epsilon: float,
         delta: float,
         view: View | str = View.COMMUNICATION,
-        composition: Composition | str = Composition.PLD,
+        composition: Composition | str = Composition.ADAPTIVE,
     ) -> Budget:
         """A new budget, or `BudgetExistsError`. A budget never changes.
 
-        Use `composition="basic"` if releases may be chosen after seeing the results of earlier ones.
+        Use `composition="pld"` only if all releases are fixed before the first of them is made.
         """
         budget = Budget(
             name=name,
@@ -90,51 +101,65 @@ class Ledger:
         """What is spent and what remains."""
         with self._store.transaction() as rows:
             budget = rows.budget(name)
-            last = rows.last_charge(budget)
-        if last is None:
-            return Standing(budget=budget, ladder=_nothing(budget), n_charges=0)
-        return Standing(budget=budget, ladder=last.after, n_charges=last.number)
+            charges = rows.charges(budget)
+        paths = [_path(charges, cohort) for cohort in _cohorts(charges)]
+        worst = max((path[-1].after for path in paths if path), key=_cost, default=_nothing(budget))
+        return Standing(budget=budget, ladder=worst, n_charges=len(charges))
 
     def history(self, name: str) -> tuple[Charge, ...]:
         """The budget's charges, first to last."""
         with self._store.transaction() as rows:
             return rows.charges(rows.budget(name))
 
-    def quote(self, name: str, release: Release) -> Quote:
+    def quote(self, name: str, release: Release, *, cohort: str | None = None) -> Quote:
         """What the release would cost now. Nothing is written or reserved: others may charge before you do."""
+        require_cohort(cohort)
         with self._store.transaction() as rows:
             budget = rows.budget(name)
             charges = rows.charges(budget)
-        return _quote(budget, charges, release)
+        return _quote(budget, charges, release, cohort)
 
-    def charge(self, name: str, release: Release, *, key: str, plan_sha256: str | None = None) -> Charge:
+    def charge(
+        self,
+        name: str,
+        release: Release,
+        *,
+        key: str,
+        plan_sha256: str | None = None,
+        cohort: str | None = None,
+    ) -> Charge:
         """Charge a release before it is published. Charging again with the same key returns the same charge.
+
+        A release with `times` above 1 is a schedule: all of it is charged now, and `use` counts its times. A `cohort`
+        names a fixed group of people that shares nobody with other cohorts; the release is then about them only.
 
         Raises `BudgetExceededError` if the release costs more than is left, and `KeyReusedError` if the key belongs
         to a charge for another release. In both cases nothing is written.
         """
         require_key(key)
         require_sha256(plan_sha256)
+        require_cohort(cohort)
         with self._store.transaction() as rows:
             budget = rows.budget(name)
             charges = rows.charges(budget)
-        earlier = _earlier(charges, key, release, plan_sha256)
+        earlier = _earlier(charges, key, release, plan_sha256, cohort)
         if earlier is not None:
             return earlier
-        _quote(budget, charges, release)  # composing may take long: it is done and remembered before the lock
+        _quote(budget, charges, release, cohort)  # composing may take long: it is done and remembered before the lock
         with self._store.transaction(writing=True) as rows:
             budget = rows.budget(name, lock=True)
             charges += rows.charges(budget, after=len(charges))
-            earlier = _earlier(charges, key, release, plan_sha256)
+            earlier = _earlier(charges, key, release, plan_sha256, cohort)
             if earlier is not None:
                 return earlier
-            quote = _quote(budget, charges, release)
+            quote = _quote(budget, charges, release, cohort)
             quote.refuse_excess()
             charge = Charge(
                 budget=name,
                 number=len(charges) + 1,
                 key=key,
                 release=release,
+                cohort=cohort,
                 plan_sha256=plan_sha256,
                 spent_before=quote.before.epsilon,
                 after=quote.after,
@@ -143,11 +168,38 @@ class Ledger:
             rows.add_charge(charge)
         return charge
 
+    def use(self, name: str, schedule: str, *, key: str) -> Use:
+        """Take one of the times of a schedule that was charged with the key `schedule`, before it is published.
 
-def _earlier(charges: tuple[Charge, ...], key: str, release: Release, plan_sha256: str | None) -> Charge | None:
+        Taking one again with the same key returns the same. Raises `ScheduleUsedUpError` if none is left.
+        """
+        require_key(key)
+        with self._store.transaction(writing=True) as rows:
+            budget = rows.budget(name, lock=True)
+            charge = next((charge for charge in rows.charges(budget) if charge.key == schedule), None)
+            if charge is None:
+                raise InvalidInputError(
+                    f"budget {name!r} has no charge with key {schedule!r}; charge the schedule first."
+                )
+            uses = rows.uses(charge)
+            earlier = next((use for use in uses if use.key == key), None)
+            if earlier is not None:
+                return earlier
+            if len(uses) >= charge.release.collections:
+                raise ScheduleUsedUpError(
+                    f"all {charge.release.collections} times of {charge.name!r} are used; charge another release."
+                )
+            use = Use(budget=name, schedule=schedule, number=len(uses) + 1, key=key, created=_now())
+            rows.add_use(use)
+        return use
+
+
+def _earlier(
+    charges: tuple[Charge, ...], key: str, release: Release, plan_sha256: str | None, cohort: str | None
+) -> Charge | None:
     """The charge that already has this key; refused if that charge is for something else."""
     earlier = next((charge for charge in charges if charge.key == key), None)
-    if earlier is not None and not earlier.same_content(release, plan_sha256):
+    if earlier is not None and not earlier.same_content(release, plan_sha256, cohort):
         raise KeyReusedError(
             f"key={key!r} was used for release {earlier.name!r} ({earlier.guarantee});"
             " use a fresh key for another release."
@@ -155,14 +207,41 @@ def _earlier(charges: tuple[Charge, ...], key: str, release: Release, plan_sha25
     return earlier
 
 
-def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release) -> Quote:
+def _cohorts(charges: Sequence[Charge]) -> set[str | None]:
+    """The cohorts that were charged by themselves, and None for the people of no cohort."""
+    return {None, *(charge.cohort for charge in charges)}
+
+
+def _path(charges: Sequence[Charge], cohort: str | None) -> list[Charge]:
+    """What is about the people of a cohort: charges for everybody and charges for the cohort."""
+    return [charge for charge in charges if charge.cohort in (None, cohort)]
+
+
+def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release, cohort: str | None) -> Quote:
+    """For the people of the cohort or, if the release is about everybody, of the cohort for which most is spent.
+
+    Nobody is in two cohorts, so a release about one costs the others nothing.
+    Source: docs/proofs/releases.md, section 9.
+    """
     budget.refuse_unlike(release)
-    after = composed((*(charge.release for charge in charges), release), budget.delta, budget.composition)
-    return Quote(budget=budget, before=charges[-1].after if charges else _nothing(budget), after=after)
+    quotes = []
+    for group in _cohorts(charges) if cohort is None else (cohort,):
+        path = _path(charges, group)
+        before = path[-1].after if path else _nothing(budget)
+        quotes.append(Quote(budget=budget, before=before, after=composed(budget, (*_releases(path), release))))
+    return max(quotes, key=lambda quote: _cost(quote.after))
+
+
+def _releases(charges: Sequence[Charge]) -> tuple[Release, ...]:
+    return tuple(charge.release for charge in charges)
+
+
+def _cost(ladder: Spent) -> float:
+    return ladder.epsilon
 
 
 def _nothing(budget: Budget) -> Spent:
-    return composed((), budget.delta, budget.composition)
+    return composed(budget, ())
 
 
 def _now() -> str:
@@ -170,11 +249,15 @@ def _now() -> str:
 
 
 @lru_cache(maxsize=16)
-def composed(releases: tuple[Release, ...], delta: float, composition: Composition) -> Spent:
-    """ε of all releases together at δ. With `basic` only basic composition counts; the other ways are infinite.
+def composed(budget: Budget, releases: tuple[Release, ...]) -> Spent:
+    """What all releases together take from a budget; only ways that its composition allows count.
 
     Results are remembered, so that a charge can compose before it locks the budget and need not do so again.
     """
-    if composition is Composition.BASIC:
-        return Spent(delta=delta, basic=basic_epsilon(releases, delta), advanced=math.inf, pld=math.inf)
-    return spent(releases, delta)
+    delta = budget.delta
+    if budget.composition is Composition.PLD:
+        return spent(releases, delta, epsilon=budget.epsilon)
+    if budget.filter is not None:
+        rule = budget.filter
+        return Spent(delta=delta, adaptive=rule.spent(releases), at_budget=rule.delta_spent(releases))
+    return Spent(delta=delta, basic=basic_epsilon(releases, delta), at_budget=basic_delta(releases))

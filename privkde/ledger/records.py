@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +10,9 @@ from typing import Any
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
 from accounting.errors import require_choice, require_real
-from accounting.releases.release import Release, Spent, finite
+from accounting.releases.adaptive import AdaptiveFilter
+from accounting.releases.composing import Spent, finite
+from accounting.releases.release import Release
 from privkde.ledger.refusals import BudgetExceededError
 
 BUDGET_SCHEMA = "privkde.budget/1"
@@ -24,11 +27,13 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class Composition(StrEnum):
     """How the costs of a budget's releases are composed."""
 
+    ADAPTIVE = "adaptive"
+    """A filter: proved however each release is chosen, also after seeing the results of all earlier ones."""
     PLD = "pld"
-    """The least of basic, advanced and privacy-loss composition. Proved if all releases and their parameters are fixed
-    beforehand; none may be chosen after seeing the results of earlier ones."""
+    """The least of basic, advanced, privacy-loss and Rényi composition. For releases that are all fixed beforehand:
+    false if any is chosen after seeing the results of earlier ones."""
     BASIC = "basic"
-    """ε and δ add up. Also proved if each release is chosen after seeing all earlier ones."""
+    """ε and δ add up. Proved however each release is chosen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,14 +41,16 @@ class Budget:
     """(ε, δ) that all releases about the same people may cost together, for replacing one record, in one view.
 
     Source: docs/proofs/releases.md. Requires: with composition `pld`, that releases do not depend on the results of
-    earlier ones; `basic` does not require this.
+    earlier ones; `adaptive` and `basic` do not require this.
     """
 
     name: str
     epsilon: float
     delta: float
     view: View = View.COMMUNICATION
-    composition: Composition = Composition.PLD
+    composition: Composition = Composition.ADAPTIVE
+    order: float | None = None
+    """Order of the adaptive filter, fixed when the budget is made; None with other compositions."""
     created: str
 
     def __post_init__(self) -> None:
@@ -57,6 +64,14 @@ class Budget:
         object.__setattr__(self, "view", View(require_choice("view", self.view, list(map(str, VIEWS)))))
         composition = require_choice("composition", self.composition, list(map(str, Composition)))
         object.__setattr__(self, "composition", Composition(composition))
+        if self.composition is Composition.ADAPTIVE:
+            order = AdaptiveFilter.for_budget(epsilon, delta).order if self.order is None else self.order
+            object.__setattr__(self, "order", order)
+
+    @property
+    def filter(self) -> AdaptiveFilter | None:
+        """The rule of an adaptive budget."""
+        return None if self.order is None else AdaptiveFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -82,6 +97,7 @@ class Budget:
             "adjacency": str(Adjacency.RECORD),
             "view": str(self.view),
             "composition": str(self.composition),
+            "order": self.order,
             "created": self.created,
         }
 
@@ -90,13 +106,15 @@ class Budget:
 class Charge:
     """A release that a budget has paid for. `number` counts the budget's charges from 1. Charges never change.
 
-    `spent_before` and `after.epsilon` are ε at the budget's δ.
+    `spent_before` and `after.epsilon` are ε at the budget's δ. A charge for a `cohort` is about the people of that
+    group only; one without is about everybody.
     """
 
     budget: str
     number: int
     key: str
     release: Release
+    cohort: str | None = None
     plan_sha256: str | None
     spent_before: float
     after: Spent
@@ -117,14 +135,15 @@ class Charge:
         """ε of this and all earlier releases together."""
         return self.after.epsilon
 
-    def same_content(self, release: Release, plan_sha256: str | None) -> bool:
-        """Whether this charge is for the same release.
+    def same_content(self, release: Release, plan_sha256: str | None, cohort: str | None) -> bool:
+        """Whether this charge is for the same release to the same people.
 
-        Name, guarantee and plan decide; without a plan, the profiles decide, too. Profiles of the same plan that were
-        computed on different machines may differ in the last digit.
+        Name, guarantee, times and plan decide; without a plan, the profiles decide, too. Profiles of the same plan that
+        were computed on different machines may differ in the last digit.
         """
-        ours, theirs = (self.name, self.guarantee, self.plan_sha256), (release.name, release.guarantee, plan_sha256)
-        return ours == theirs and (plan_sha256 is not None or self.release.profiles == release.profiles)
+        ours = (self.name, self.guarantee, self.release.times, self.plan_sha256, self.cohort)
+        theirs = (release.name, release.guarantee, release.times, plan_sha256, cohort)
+        return ours == theirs and (plan_sha256 is not None or self.release.parts == release.parts)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; without the profiles."""
@@ -135,18 +154,37 @@ class Charge:
             "key": self.key,
             "name": self.name,
             "guarantee": self.guarantee.to_json(),
+            "times": self.release.times,
+            "cohort": self.cohort,
             "plan_sha256": self.plan_sha256,
             "spent_before": self.spent_before,
             "spent_after": self.spent_after,
+            "delta_after": self.after.at_budget,
             "created": self.created,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """One of the times of a schedule that was charged beforehand; `number` counts them from 1."""
+
+    budget: str
+    schedule: str
+    number: int
+    key: str
+    created: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What is spent of a budget, and what is left.
 
-    The budget is the promise. What is spent so far is less, but not a promise: more may follow.
+    The budget is the promise. What is spent so far is less, but not a promise: more may follow. With cohorts, all
+    numbers are those of the cohort for which most is spent.
     """
 
     budget: Budget
@@ -163,12 +201,33 @@ class Standing:
         """ε that is left; a release may cost less than its own ε, because releases compose."""
         return self.budget.epsilon - self.spent
 
+    @property
+    def odometer(self) -> float | None:
+        """What is spent, where that holds with δ whenever one stops to read it; None with `pld`, where it does not.
+
+        Source: docs/proofs/releases.md, Theorem 4.
+        """
+        return None if self.budget.composition is Composition.PLD else self.spent
+
+    @property
+    def delta_spent(self) -> float | None:
+        """δ of all releases so far at the budget's ε; None if it was not recorded."""
+        return self.ladder.at_budget
+
+    @property
+    def delta_remaining(self) -> float | None:
+        """δ that is left."""
+        return None if self.delta_spent is None else self.budget.delta - self.delta_spent
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; None where a composition theorem proves nothing."""
         return {
             "budget": self.budget.to_json(),
             "spent": self.spent,
             "remaining": self.remaining,
+            "delta_spent": self.delta_spent,
+            "delta_remaining": self.delta_remaining,
+            "odometer": None if self.odometer is None else finite(self.odometer),
             "n_charges": self.n_charges,
             "ladder": self.ladder.to_json(),
         }
@@ -219,6 +278,8 @@ class Quote:
             "difference": finite(self.difference),
             "spent_before": self.before.epsilon,
             "spent_after": finite(self.after.epsilon),
+            "delta_before": self.before.at_budget,
+            "delta_after": self.after.at_budget,
             "ladder": self.after.to_json(),
         }
 
@@ -230,6 +291,15 @@ def require_name(name: object) -> str:
             f"name={name!r} of a budget must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit."
         )
     return name
+
+
+def require_cohort(cohort: object) -> str | None:
+    """Return the name of a cohort, or None for everybody, or raise."""
+    if cohort is None or (isinstance(cohort, str) and _NAME.fullmatch(cohort)):
+        return cohort
+    raise InvalidInputError(
+        f"cohort={cohort!r} must be 1 to 100 letters, digits, '.', '_' or '-', the first a letter or digit."
+    )
 
 
 def require_key(key: object) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from accounting import PrivkdeError
 
 
@@ -15,9 +17,16 @@ class BudgetExceededError(PrivkdeError):
     def __init__(self, budget: str, *, requested: float, remaining: float, delta: float) -> None:
         self.budget, self.requested, self.remaining = budget, requested, remaining
         self.difference = requested - remaining
+        if math.isfinite(requested):
+            super().__init__(
+                f"budget {budget!r} is exceeded: requested ε={requested:.6g}, remaining ε={remaining:.6g}, difference"
+                f" ε={self.difference:.6g} at δ={delta:g}; release less, or with more noise."
+            )
+            return
         super().__init__(
-            f"budget {budget!r} is exceeded: requested ε={requested:.6g}, remaining ε={remaining:.6g}, difference"
-            f" ε={self.difference:.6g} at δ={delta:g}; release less, or with more noise."
+            f"budget {budget!r} is exceeded: its δ={delta:g} does not suffice, whatever ε, because the δ of this and"
+            f" earlier releases add up to more; plan releases with a smaller δ (a hundredth of {delta:g} or less), or"
+            " open a budget with a larger one."
         )
 
 
@@ -27,6 +36,10 @@ class UnknownBudgetError(PrivkdeError):
 
 class BudgetExistsError(PrivkdeError):
     """A budget of this name was created before; budgets never change."""
+
+
+class ScheduleUsedUpError(PrivkdeError):
+    """All times of a schedule are used."""
 
 
 class KeyReusedError(PrivkdeError):

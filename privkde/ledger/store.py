@@ -14,12 +14,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from accounting.releases.release import Release, Spent, finite
+from accounting.releases.composing import WAYS, Spent, finite
+from accounting.releases.release import Release
 from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
-from privkde.ledger.records import Budget, Charge, require_name
+from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
 
-VERSION = 1
+VERSION = 2
 _tables = sa.MetaData()
 _version = sa.Table("privkde_ledger", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 _budgets = sa.Table(
@@ -31,6 +32,7 @@ _budgets = sa.Table(
     sa.Column("view", sa.String(20), nullable=False),
     sa.Column("composition", sa.String(20), nullable=False),
     sa.Column("created", sa.String(40), nullable=False),
+    sa.Column("order", sa.Double),
 )
 # Numbers have no gaps, which is a second lock: two charges that saw the same history cannot both be written.
 _charges = sa.Table(
@@ -46,9 +48,24 @@ _charges = sa.Table(
     sa.Column("advanced", sa.Double),
     sa.Column("pld", sa.Double),
     sa.Column("created", sa.String(40), nullable=False),
+    sa.Column("cohort", sa.String(100)),
+    sa.Column("renyi", sa.Double),
+    sa.Column("adaptive", sa.Double),
+    sa.Column("at_budget", sa.Double),
     sa.UniqueConstraint("budget", "key"),
 )
-_WAYS = ("basic", "advanced", "pld")
+_uses = sa.Table(
+    "privkde_uses",
+    _tables,
+    sa.Column("budget", sa.ForeignKey(_budgets.c.name), primary_key=True),
+    sa.Column("schedule", sa.String(200), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("key", sa.String(200), nullable=False),
+    sa.Column("created", sa.String(40), nullable=False),
+    sa.UniqueConstraint("budget", "schedule", "key"),
+)
+_SINCE_2 = (_budgets.c.order, _charges.c.cohort, _charges.c.renyi, _charges.c.adaptive, _charges.c.at_budget)
+"""Columns that ledgers of version 1 lack; empty there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +91,14 @@ class Rows:
         query = sa.select(_charges).where(_charges.c.budget == budget.name, _charges.c.number > after)
         return tuple(_charge(row, budget) for row in self.connection.execute(query.order_by(_charges.c.number)))
 
-    def last_charge(self, budget: Budget) -> Charge | None:
-        """The budget's latest charge."""
-        query = sa.select(_charges).where(_charges.c.budget == budget.name).order_by(_charges.c.number.desc()).limit(1)
-        row = self.connection.execute(query).one_or_none()
-        return None if row is None else _charge(row, budget)
+    def uses(self, charge: Charge) -> tuple[Use, ...]:
+        """The times of a schedule that were used, in order."""
+        query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
+        return tuple(Use(**row._mapping) for row in self.connection.execute(query.order_by(_uses.c.number)))
+
+    def add_use(self, use: Use) -> None:
+        """Insert a use; the caller holds the lock of its budget."""
+        self.connection.execute(sa.insert(_uses).values(use.to_json()))
 
     def add_budget(self, budget: Budget) -> None:
         """Insert a budget, or raise `BudgetExistsError`."""
@@ -94,10 +114,10 @@ class Rows:
         """Insert a charge; the caller holds the lock of its budget."""
         row: dict[str, Any] = {
             name: getattr(charge, name)
-            for name in ("budget", "number", "key", "plan_sha256", "spent_before", "created")
+            for name in ("budget", "number", "key", "cohort", "plan_sha256", "spent_before", "created")
         }
         row["release"] = json.dumps(charge.release.to_json(), allow_nan=False)
-        row |= {way: finite(getattr(charge.after, way)) for way in _WAYS}
+        row |= {way: finite(getattr(charge.after, way)) for way in WAYS} | {"at_budget": charge.after.at_budget}
         self.connection.execute(sa.insert(_charges).values(row))
 
 
@@ -151,10 +171,29 @@ class Store:
                     _tables.create_all(rows.connection)
                     rows.connection.execute(sa.insert(_version).values(version=VERSION))
                     version = VERSION
-        if version != VERSION:
+        if version == 1:
+            self._bring_to_2()
+        elif version != VERSION:
             raise LedgerUnavailableError(
                 f"ledger {self.shown!r} has format {version}, but this privkde knows only {VERSION}; update privkde."
             )
+
+    def _bring_to_2(self) -> None:
+        """Add what version 2 has: all at once, and never twice."""
+        with self.transaction(writing=True) as rows:
+            lock_creation(rows.connection)
+            if _stored_version(rows.connection) != 1:  # another process may have been faster
+                return
+            quote = rows.connection.dialect.identifier_preparer.quote
+            for column in _SINCE_2:
+                table, name, kind = (
+                    quote(column.table.name),
+                    quote(column.name),
+                    column.type.compile(rows.connection.dialect),
+                )
+                rows.connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
+            _uses.create(rows.connection)
+            rows.connection.execute(sa.update(_version).values(version=VERSION))
 
     def _refuse_creation(self, connection: sa.Connection, *, create: bool) -> None:
         """Tables are made only with `create`, and never in a file of another program."""
@@ -176,14 +215,15 @@ def _budget(row: sa.Row[Any]) -> Budget:
 
 
 def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
-    ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in _WAYS}
+    ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in WAYS}
     return Charge(
         budget=row.budget,
         number=row.number,
         key=row.key,
         release=Release.from_json(json.loads(row.release)),
+        cohort=row.cohort,
         plan_sha256=row.plan_sha256,
         spent_before=row.spent_before,
-        after=Spent(delta=budget.delta, **ways),
+        after=Spent(delta=budget.delta, at_budget=row.at_budget, **ways),
         created=row.created,
     )

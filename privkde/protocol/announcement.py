@@ -60,9 +60,9 @@ class Announcement:
         return self.plan.request.facts().n_instances
 
     @property
-    def min_users(self) -> int:
-        """How many users the noise counts on; for fewer, nothing may be published."""
-        return self.plan.request.counted_users
+    def least_packets(self) -> int:
+        """Users that must take part, colluders included; for fewer, nothing may be published."""
+        return self.plan.request.least_packets
 
     def collection(self) -> bytes:
         """Eight bytes that name this collection in every packet."""

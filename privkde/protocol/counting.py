@@ -82,7 +82,7 @@ def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts
     nothing = PartialCounts.nothing(announcement)
     if counts.complaint is not None:
         return replace(nothing, complaint=counts.complaint)
-    if counts.n_users < announcement.min_users:
+    if counts.n_users < announcement.least_packets:
         return replace(nothing, n_users=counts.n_users, rejected=counts.rejected)
     return counts
 
@@ -90,7 +90,7 @@ def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts
 def released(announcement: Announcement, counts: PartialCounts) -> Analyzer:
     """The analyzer with these counts, which leave the shuffler; refused for too few users."""
     refuse_complaint(counts)
-    refuse_too_few(counts.n_users, announcement.min_users, counts.rejected)
+    refuse_too_few(counts.n_users, announcement.plan.request, counts.rejected)
     return analyzed(announcement, counts)
 
 

@@ -131,7 +131,7 @@ class DensityModel:
         if len(self.n_users) != shape[0]:
             raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
         for announcement, users in zip(self.announcements, self.n_users, strict=True):
-            require_integer("n_users", users, low=announcement.min_users, high=MOST_USERS)
+            require_integer("n_users", users, low=announcement.least_packets, high=MOST_USERS)
 
     def _promised(self) -> Contract:
         """What follows from the plans, the labels and their response, and whether the draws are secret."""
@@ -258,6 +258,7 @@ def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: boo
     `declared` says whether the labels, if there are any, were known before the data.
     """
     parts = [plan.contract for plan in plans]
-    whole = parts[0] if label is None else classifier_contract(parts, label)
+    releases = max(plan.request.releases for plan in plans)
+    whole = parts[0] if label is None else classifier_contract(parts, label, releases)
     whole = whole if declared else read_off_contract(whole)
     return whole if private else seeded_contract(whole)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import InvalidInputError
+from accounting import InvalidInputError, PlanRequest
 from accounting.errors import require_integer
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
@@ -22,16 +22,17 @@ COUNTS_SCHEMA = "privkde.counts/1"
 
 
 class TooFewUsersError(InvalidInputError):
-    """Fewer users took part than the noise counts on."""
+    """Fewer users took part than the noise counts on, and as many more as may collude."""
 
 
-def refuse_too_few(n_users: int, needed: int, rejected: int = 0) -> None:
-    """For fewer users than the noise counts on, nothing leaves the shuffler and nothing is published."""
-    if n_users < needed:
+def refuse_too_few(n_users: int, request: PlanRequest, rejected: int = 0) -> None:
+    """For fewer users than the noise counts on, and colluders, nothing leaves the shuffler and nothing is published."""
+    if n_users < request.least_packets:
         refused = f" {rejected} packets were refused: do they answer this announcement?" if rejected else ""
+        more = f" beside {request.n_colluders} that may collude" if request.n_colluders else ""
         raise TooFewUsersError(
-            f"{n_users} users took part and the noise counts on {needed}; nothing may be published.{refused}"
-            " Wait for more users, or start again with a smaller min_users."
+            f"{n_users} users took part and the noise counts on {request.counted_users}{more}; nothing may be"
+            f" published.{refused} Wait for more users, or start again with a plan that counts on fewer."
         )
 
 
@@ -146,7 +147,7 @@ class Shuffler:
         self._stream = stream or private_randomness()
         self._wire = announcement.wire_format()
         self._admission = Admission(announcement)
-        self._needed = announcement.min_users
+        self._request = announcement.plan.request
         self._held: list[Messages] = []
         self.rejected = 0
 
@@ -164,7 +165,7 @@ class Shuffler:
 
         Several releases are fine, each for enough users: nobody is in two of them.
         """
-        refuse_too_few(len(self._held), self._needed, self.rejected)
+        refuse_too_few(len(self._held), self._request, self.rejected)
         held, self._held = self._held, []
         instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
         bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
@@ -218,7 +219,7 @@ class Analyzer:
 
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
-        refuse_too_few(self.n_users, self.announcement.min_users)
+        refuse_too_few(self.n_users, self.announcement.plan.request)
         self._refuse_inconsistent()
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)

@@ -23,7 +23,7 @@ from accounting.choosing import Progress
 from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.planning import plan
-from accounting.request import MOST_USERS, PlanRequest, read_request
+from accounting.request import ALL_THERE, MOST_USERS, PlanRequest, read_request
 from privkde.draws.randomness import new_public_seed, public_stream
 from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import Announcement
@@ -150,19 +150,21 @@ class Collection:
     def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
         """Close enrollment, plan for the public counts, and announce the plans.
 
-        A `fixed` plan was made before; it must fit the number of enrolled users.
+        A `fixed` plan was made before; it must fit the number of enrolled users. A schedule of several releases has
+        one plan for all of them, so it must be given.
         """
         self._require(Round.ENROLLMENT)
+        self._require_plan_of_schedule(fixed)
         announcements, released = [], []
         typical = max(2 * max(1, len(self.terms.labels)), int(self.enrolled.mean()))
-        bound = self.terms.plan_request(typical, min_users=None).rounding_bound
+        bound = self.terms.plan_request(typical, **ALL_THERE).rounding_bound
         for number, count in enumerate(self.enrolled.tolist()):
             name = str(self.terms.labels[number]) if self.terms.n_groups > 1 else ""
             try:
-                if fixed is not None and count < fixed.request.counted_users:
+                if fixed is not None and count < fixed.request.least_packets:
                     raise InfeasibleError(
-                        f"{count} users enrolled and the plan counts on {fixed.request.counted_users};"
-                        " enroll more, or plan with a smaller min_users."
+                        f"{count} users enrolled and the plan counts on {fixed.request.least_packets};"
+                        " enroll more, or plan for fewer."
                     )
                 announcements.append(self.terms.announce(count, name, bound, fixed, progress))
                 released.append(number)
@@ -174,6 +176,23 @@ class Collection:
         self.analyzers = tuple(Analyzer(announcement) for announcement in announcements)
         self.round = Round.COLLECTION
         return tuple(announcements)
+
+    def _require_plan_of_schedule(self, fixed: Plan | None) -> None:
+        """Releases compose to what was promised if all of them have the plan that was composed.
+
+        Source: docs/proofs/composition.md, "Schedules".
+        """
+        releases = self.terms.request.get("releases", 1)
+        if fixed is None and releases != 1:
+            raise InvalidInputError(
+                f"releases={releases} and no plan: all releases of a schedule have the same one; make it beforehand"
+                " with accounting.plan_budget and give it."
+            )
+        if fixed is not None and self.terms.n_groups > 1 and fixed.request.releases != releases:
+            raise InvalidInputError(
+                f"the plan is for {fixed.request.releases} releases and the terms for {releases}: the labels'"
+                " response is repeated as often; give the same number."
+            )
 
     def _refuse_or_exclude(self, number: int, count: int, error: PrivkdeError) -> None:
         if self.terms.n_groups == 1:

@@ -17,7 +17,7 @@ from privkde.service import documents, problems
 from privkde.service.jobs import release_of
 from privkde.service.problems import Problem, described
 from privkde.service.reading import Reads, StrictRoute, example, json_object
-from privkde.service.requests import RELEASE, BudgetRequest, ReleaseRequest
+from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest
 
 ALL = described(*problems.EVERYWHERE, problems.NOT_FOUND, problems.UNAVAILABLE, problems.INVALID)
 NAMED = described(problems.NOT_FOUND, problems.UNKNOWN_BUDGET)
@@ -27,7 +27,7 @@ router = APIRouter(prefix="/v1/budgets", tags=["budgets"], route_class=StrictRou
 BudgetBody = Annotated[
     BudgetRequest, Reads(BudgetRequest), example({"name": "telemetry", "epsilon": 4.0, "delta": 1e-6})
 ]
-ReleaseBody = Annotated[ReleaseRequest, Reads(ReleaseRequest), example(RELEASE)]
+ReleaseBody = Annotated[ChargeRequest, Reads(ChargeRequest), example(RELEASE)]
 Credentials = Annotated[
     HTTPAuthorizationCredentials | None,
     Depends(HTTPBearer(auto_error=False, description="the token of the service, if it has one")),
@@ -94,7 +94,7 @@ async def list_charges(ledger: AnyLedger, name: str) -> dict[str, Any]:
 async def quote(request: Request, ledger: AnyLedger, name: str, body: ReleaseBody) -> dict[str, Any]:
     """Nothing is charged."""
     release, _ = await _release(request, body)
-    return (await run_in_threadpool(ledger.quote, name, release)).to_json()
+    return (await run_in_threadpool(lambda: ledger.quote(name, release, cohort=body.cohort))).to_json()
 
 
 @router.post(
@@ -114,11 +114,28 @@ async def charge(
 ) -> dict[str, Any]:
     """Charged once, however often it is sent with the same key; refused if it does not fit."""
     release, digest = await _release(request, body)
-    paid = await run_in_threadpool(lambda: ledger.charge(name, release, key=idempotency_key, plan_sha256=digest))
+    paid = await run_in_threadpool(
+        lambda: ledger.charge(name, release, key=idempotency_key, plan_sha256=digest, cohort=body.cohort)
+    )
     return paid.to_json()
 
 
-async def _release(request: Request, body: ReleaseRequest) -> tuple[Release, str | None]:
+@router.post(
+    "/{name}/charges/{schedule}/uses",
+    status_code=201,
+    response_model=documents.Use,
+    responses=NAMED | described(problems.UNAUTHORIZED, problems.USED_UP),
+    dependencies=WRITING,
+    summary="Take one of the times of a schedule",
+)
+async def use(
+    ledger: AnyLedger, name: str, schedule: str, idempotency_key: Annotated[str, Header(min_length=1, max_length=200)]
+) -> dict[str, Any]:
+    """Counted once, however often it is sent with the same key; `schedule` is the key of its charge."""
+    return (await run_in_threadpool(lambda: ledger.use(name, schedule, key=idempotency_key))).to_json()
+
+
+async def _release(request: Request, body: ChargeRequest) -> tuple[Release, str | None]:
     """The release in a request, and its plan's hash; a worker computes the profile of a plan."""
     if body.plan is None:
         return release_of(body), None

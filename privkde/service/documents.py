@@ -113,7 +113,10 @@ class Costs(TypedDict):
     basic: float | None
     advanced: float | None
     pld: float | None
+    renyi: float | None
+    adaptive: float | None
     epsilon: float | None
+    delta: float | None
 
 
 class Composition(TypedDict):
@@ -139,6 +142,7 @@ class Budget(TypedDict):
     adjacency: str
     view: str
     composition: str
+    order: float | None
     created: str
 
 
@@ -155,6 +159,9 @@ class Standing(TypedDict):
     budget: Budget
     spent: float
     remaining: float
+    delta_spent: float | None
+    delta_remaining: float | None
+    odometer: float | None
     n_charges: int
     ladder: Costs
 
@@ -168,9 +175,22 @@ class Charge(TypedDict):
     key: str
     name: str
     guarantee: Guarantee
+    times: int
+    cohort: str | None
     plan_sha256: str | None
     spent_before: float
     spent_after: float
+    delta_after: float | None
+    created: str
+
+
+class Use(TypedDict):
+    """One of the times of a schedule."""
+
+    budget: str
+    schedule: str
+    number: int
+    key: str
     created: str
 
 
@@ -191,6 +211,8 @@ class Quote(TypedDict):
     difference: float | None
     spent_before: float
     spent_after: float | None
+    delta_before: float | None
+    delta_after: float | None
     ladder: Costs
 
 

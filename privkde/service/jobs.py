@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,13 +12,14 @@ from accounting import Guarantee, InvalidInputError, Plan, PlanRequest, View, so
 from accounting.choosing import silent
 from accounting.comparing import Outcome, compare_bitsums, compare_labels, compare_rungs
 from accounting.planning import plan_with_advice
+from accounting.releases.composing import finite, joint_profile
 from accounting.releases.plan_curves import profile_curves
-from accounting.releases.release import Release, finite, joint_profile
+from accounting.releases.release import Release
 from accounting.solving import SolveRequest
 from privkde.ledger.ledger import composed
-from privkde.ledger.records import Composition
+from privkde.ledger.records import LARGEST_BUDGET, Budget
 from privkde.ledger.refusals import BudgetExceededError
-from privkde.service.requests import ComposeRequest, ProfileRequest, ReleaseRequest, RepeatedRelease
+from privkde.service.requests import ComposeRequest, ProfileRequest, ReleaseRequest
 
 MOST_INSTANCES = 1_000_000
 """Bitsum instances of a plan that the service makes."""
@@ -54,7 +55,7 @@ def profile_job(request: ProfileRequest) -> dict[str, Any]:
     Risks are those of the whole record and, where the label is protected by itself, of the vector and of the label.
     """
     plan = Plan.from_json(request.plan)
-    parts = Release.of_plan("profile", plan).profiles
+    parts = [part.profile for part in Release.of_plan("profile", plan).parts]
     named = {"record": joint_profile(parts)}
     if len(parts) > 1:
         named |= dict(zip(("vector", "label"), parts, strict=True))
@@ -78,22 +79,31 @@ def release_job(request: ReleaseRequest) -> dict[str, Any]:
 def release_of(request: ReleaseRequest) -> Release:
     """The release that a request describes, by its plan or by its guarantee."""
     if request.plan is not None:
-        return Release.of_plan(request.name, Plan.from_json(request.plan), view=View(request.view or "communication"))
+        plan, view = Plan.from_json(request.plan), View(request.view or "communication")
+        return Release.of_plan(request.name, plan, view=view, times=request.times)
     assert request.guarantee is not None
-    return Release.of_guarantee(request.name, Guarantee(**dataclasses.asdict(request.guarantee)))
+    promise = Guarantee(**dataclasses.asdict(request.guarantee))
+    return Release.of_guarantee(request.name, promise, times=request.times)
 
 
 def compose_job(request: ComposeRequest) -> dict[str, Any]:
     """What `releases` cost at `delta` after those `charged` before; refused if a budget `epsilon` does not allow it."""
-    delta, composition = request.delta, Composition(request.composition)
-    charged, added = _repeated(request.charged), _repeated(request.releases)
-    before, after = (composed(releases, delta, composition) for releases in (charged, charged + added))
+    budget = Budget(
+        name="composition",
+        epsilon=LARGEST_BUDGET if request.epsilon is None else request.epsilon,
+        delta=request.delta,
+        composition=request.composition or ("pld" if request.epsilon is None else "adaptive"),  # type: ignore[arg-type]
+        created="",
+    )
+    delta = budget.delta
+    charged, added = (tuple(map(release_of, releases)) for releases in (request.charged, request.releases))
+    before, after = (composed(budget, releases) for releases in (charged, charged + added))
     if not math.isfinite(before.epsilon):
         raise InvalidInputError(f"what was charged before promises nothing at delta={delta:g} any more; raise delta.")
     requested = after.epsilon - before.epsilon
     answer = {
         "schema": "privkde.composition/1",
-        "composition": str(composition),
+        "composition": str(budget.composition),
         "delta": delta,
         "spent_before": before.to_json(),
         "spent_after": after.to_json(),
@@ -105,10 +115,6 @@ def compose_job(request: ComposeRequest) -> dict[str, Any]:
         remaining = request.epsilon - before.epsilon
         raise BudgetExceededError("composition", requested=requested, remaining=remaining, delta=delta)
     return answer | {"epsilon": request.epsilon, "remaining": request.epsilon - after.epsilon}
-
-
-def _repeated(requests: Iterable[RepeatedRelease]) -> tuple[Release, ...]:
-    return tuple(release for request in requests for release in (release_of(request),) * request.times)
 
 
 def _bounded(request: PlanRequest) -> PlanRequest:

@@ -57,7 +57,7 @@ async def compare(request: Request, body: PlanBody) -> Response:
     return JSONResponse({"schema": "privkde.comparison/1", **groups})
 
 
-@planning.post("/solve", response_model=documents.Plan, summary="The smallest ε, number of users or repetitions")
+@planning.post("/solve", response_model=documents.Plan, summary="The smallest ε, n or I, or the most releases")
 async def solve(request: Request, body: SolveBody) -> Response:
     """`solve`: leave out what is to be found and name it as `unknown`."""
     return await _computed(request, "solve", body)

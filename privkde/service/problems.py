@@ -11,12 +11,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from accounting import InfeasibleError, PrivkdeError, UnlikeGuaranteesError
-from accounting.releases.release import finite
+from accounting.releases.composing import finite
 from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
     LedgerUnavailableError,
+    ScheduleUsedUpError,
     UnknownBudgetError,
 )
 from privkde.service import documents
@@ -48,6 +49,7 @@ NO_METHOD = Kind(405, "method-not-allowed", "This cannot be done here")
 UNKNOWN_BUDGET = Kind(404, "unknown-budget", "No budget has this name")
 EXISTS = Kind(409, "budget-exists", "A budget of this name exists")
 EXCEEDED = Kind(409, "budget-exceeded", "The budget would be exceeded")
+USED_UP = Kind(409, "schedule-used-up", "All times of the schedule are used")
 KEY_REUSED = Kind(409, "key-reused", "The idempotency key belongs to another charge")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 TOO_LARGE = Kind(413, "too-large", "The request is too large")
@@ -59,8 +61,8 @@ UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
 TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
 
 KINDS = (
-    MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, KEY_REUSED, TIMEOUT, TOO_LARGE,
-    MEDIA,
+    MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, USED_UP, KEY_REUSED, TIMEOUT,
+    TOO_LARGE, MEDIA,
     MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, TOO_SLOW,
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -70,6 +72,7 @@ _OF_ERRORS: tuple[tuple[type[PrivkdeError], Kind], ...] = (
     (BudgetExistsError, EXISTS),
     (UnknownBudgetError, UNKNOWN_BUDGET),
     (KeyReusedError, KEY_REUSED),
+    (ScheduleUsedUpError, USED_UP),
     (LedgerUnavailableError, UNAVAILABLE),
     (InfeasibleError, INFEASIBLE),
     (UnlikeGuaranteesError, UNLIKE),

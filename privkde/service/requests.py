@@ -9,7 +9,8 @@ from pydantic import ConfigDict
 
 from accounting import Adjacency, InvalidInputError, View
 from accounting.fields import Record, Rule, check_fields
-from accounting.releases.release import LARGEST_EPSILON, MOST_RELEASES
+from accounting.releases.profile_points import LARGEST_EPSILON
+from accounting.releases.release import MOST_TIMES
 from privkde.ledger.records import LARGEST_BUDGET, VIEWS, Composition
 from privkde.service import documents
 from privkde.service.reading import DescribedBy
@@ -54,6 +55,7 @@ class ReleaseRequest:
     view: Annotated[str | None, Rule(f"of a plan: {_VIEW}", choices=tuple(map(str, VIEWS)), unset="communication")] = (
         None
     )
+    times: Annotated[int, Rule("how often it is released; more than once is a schedule", 1, MOST_TIMES)] = 1
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -64,28 +66,35 @@ class ReleaseRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RepeatedRelease(ReleaseRequest):
-    """A release that is made one or more times."""
+class ChargeRequest(ReleaseRequest):
+    """A release that is charged to a budget."""
 
-    times: Annotated[int, Rule("how often it is released", 1, MOST_RELEASES)] = 1
+    cohort: Annotated[
+        str | None, Rule("the only people it is about: a fixed group that shares nobody with others", unset="everybody")
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComposeRequest:
     """Releases about the same people, whose cost together is wanted."""
 
-    releases: Annotated[tuple[RepeatedRelease, ...], Rule("what is to be released")]
+    releases: Annotated[tuple[ReleaseRequest, ...], Rule("what is to be released")]
     delta: Annotated[float, Rule("δ at which the cost is stated", 0, 0.5)]
-    charged: Annotated[tuple[RepeatedRelease, ...], Rule("what was released before")] = ()
+    charged: Annotated[tuple[ReleaseRequest, ...], Rule("what was released before")] = ()
     epsilon: Annotated[
         float | None, Rule("refuse a total ε beyond it", 0, LARGEST_BUDGET, above_low=True, unset="none")
     ] = None
-    composition: Annotated[str, _COMPOSITION] = "pld"
+    composition: Annotated[
+        str | None,
+        Rule(_COMPOSITION.description, choices=_COMPOSITION.choices, unset="adaptive with epsilon, else pld"),
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if not self.releases:
             raise InvalidInputError("releases=[] cannot be composed; give at least one.")
+        if self.composition == "adaptive" and self.epsilon is None:
+            raise InvalidInputError("composition='adaptive' is a rule for one epsilon; give it.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,4 +105,4 @@ class BudgetRequest(Record):
     epsilon: Annotated[float, Rule("ε of all releases together", 0, LARGEST_BUDGET, above_low=True)]
     delta: Annotated[float, Rule("δ of all releases together; below 1", 0, 1)]
     view: Annotated[str, Rule(_VIEW, choices=tuple(map(str, VIEWS)))] = "communication"
-    composition: Annotated[str, _COMPOSITION] = "pld"
+    composition: Annotated[str, _COMPOSITION] = "adaptive"

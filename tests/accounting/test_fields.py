@@ -71,7 +71,8 @@ def test_values_outside_a_declared_range_are_refused_by_name(name: str) -> None:
 
 
 CONTEXT: dict[str, dict[str, Any]] = {
-    "delta": {"bitsum": "auto"}, "min_users": {"users": 10**9}, "classes": {"users": 10**9, "label_epsilon": 1.0},
+    "delta": {"bitsum": "auto"}, "min_users": {"users": 10**9}, "dropout": {"users": 10**9},
+    "colluders": {"users": 10**9}, "classes": {"users": 10**9, "label_epsilon": 1.0},
     "label_epsilon": {"classes": 2}, "bias": {"kernel": "laplacian"}, "bound": {"kernel": "inner-product"},
     "noise_shape": {"bitsum": "3nb"},
 }  # fmt: skip

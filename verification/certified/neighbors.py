@@ -51,15 +51,16 @@ def neighbors(plan: Plan) -> Neighbors:
     Where the rung counts on the others' roundings as well, it speaks of records only: what they attain is used.
     """
     request, kernel, said = plan.request, kernel_twin(plan), partial(declared, plan.contract)
-    moving, largest = kernel.moving(request.dim, request.repetitions), kernel.largest_shift
-    touched = 2 * moving + 2 if request.joint else kernel.touched_share * moving
-    attained = Moves(kernel.attained(said, request.dim, moving), half=largest < 1.0)
+    moving, largest, times = kernel.moving(request.dim, request.repetitions), kernel.largest_shift, request.releases
+    touched = times * (2 * moving + 2 if request.joint else kernel.touched_share * moving)
+    attained = Moves(times * kernel.attained(said, request.dim, moving), half=largest < 1.0)
     if not counts_shifts(plan):
         return Neighbors(instances=touched, covered=Moves(touched), attained=attained)
     shift = kernel.squared_shift(said, moving)
     if request.joint:  # the weight of the classes' sizes is declared, too
         shift = max(shift, kernel.moved_to_zero(shift, moving) + 2.0 * said("size_weight") ** 2)
-    ball = not request.joint and kernel.unit_ball(said)
+    shift *= times
+    ball = times == 1 and not request.joint and kernel.unit_ball(said)
     fitting = Moves(min(touched, math.floor(shift / largest**2)), half=largest < 1.0)
     return Neighbors(
         instances=touched,

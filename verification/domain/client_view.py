@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from accounting import Plan
 from accounting.errors import InvalidInputError
 from accounting.kernels import KernelFacts
+from accounting.request import ALL_THERE
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import integers_below, normals
@@ -136,7 +137,8 @@ def one_group(plan: Plan, *, whole: bool) -> Plan:
     smaller = dataclasses.replace(
         request,
         users=max(request.users_per_protocol, 2 * (request.classes or 1)),
-        min_users=request.counted_users,
+        releases=1,
+        **{**ALL_THERE, "min_users": request.counted_users},
         classes=min(request.classes or 2, most) if request.joint else None,
         label_epsilon=None,
         dim=min(request.dim, most),

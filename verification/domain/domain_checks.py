@@ -89,7 +89,7 @@ def check_touched(subject: Subject, effort: Effort, seed: int) -> Finding:
     view = ClientView(subject.plan, stream)
     declared = view.facts.touched.total
     if view.whole:
-        declared = max(1, min(declared, subject.plan.instances_per_user))
+        declared = max(1, min(declared, subject.plan.instances_per_user // subject.plan.request.releases))
     x, other = replaced_pairs(view, effort, stream)
     moved = np.abs(view.scaled(x) - view.scaled(other)) / 2.0
     touched = int(np.max(np.sum(moved > 0.0, axis=1)))

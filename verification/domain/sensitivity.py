@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import mpmath
@@ -73,8 +74,8 @@ def _deviation(baseline: planned.Baseline) -> float:
 
 
 def declared_sensitivity(facts: KernelFacts) -> float:
-    """√I times the declared supremum of ‖f(x) − f(x')‖ over one repetition."""
-    return math.sqrt(facts.n_repetitions) * facts.replaced_norm
+    """√I times the declared supremum of ‖f(x) − f(x')‖ over one repetition; √T times that for T releases."""
+    return math.sqrt(facts.n_releases * facts.n_repetitions) * facts.replaced_norm
 
 
 def _reached(view: ClientView, effort: Effort, stream: ByteStream) -> float:
@@ -136,7 +137,7 @@ def _detectable_spread(effort: Effort) -> float:
 )
 def check_label(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The label mechanism's probabilities against their definition, and its reports against both."""
-    label = subject.plan.request.label_response()
+    label = dataclasses.replace(subject.plan.request, releases=1).label_response()  # of one release
     assert label is not None, "no labels are reported; the check does not apply"
     errors = _label_errors(label)
     wrong = {name: error / EXACT for name, error in errors.items()}

@@ -14,6 +14,7 @@ import numpy as np
 from accounting import Plan
 from accounting.composition import LADDER, Touched
 from accounting.planning import plan as make_plan
+from accounting.request import ALL_THERE
 from verification.exact import rational_twins as exact
 from verification.exact.claimed_curves import NO_CLAIM, Curve, Worst, drawn_between, refined
 from verification.exact.label_views import classifier_check
@@ -229,7 +230,7 @@ def _curve(small: Plan, points: int, rng: np.random.Generator) -> Curve:
 
 def _without_classes(plan: Plan) -> Plan:
     """The same plan of one group without joint labels, as `miniature` reads it."""
-    request = dataclasses.replace(plan.request, classes=None, label_epsilon=None, labels="separate", min_users=None)
+    request = dataclasses.replace(plan.request, classes=None, label_epsilon=None, labels="separate", **ALL_THERE)
     return dataclasses.replace(plan, request=request)
 
 

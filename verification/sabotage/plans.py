@@ -14,6 +14,9 @@ PURE = PlanRequest(users=50, dim=4, repetitions=2, bitsum="pure", accountant="ba
 LABELED = PlanRequest(
     users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, accountant="pld", epsilon=1.0, delta=1e-5
 )
+FEW = PlanRequest(
+    users=2_000, dim=2, repetitions=1, classes=2, label_epsilon=3.0, accountant="pld", epsilon=4.0, delta=1e-6
+)
 HASHED = PlanRequest(
     users=2_000, dim=2, repetitions=4, kernel="laplacian", bias=0.25, accountant="pld", epsilon=1.0, delta=1e-5
 )
@@ -32,6 +35,7 @@ HONEST_PLANS: dict[str, PlanRequest] = {
     "negative-binomial": NEGATIVE_BINOMIAL,
     "pure": PURE,
     "labels": LABELED,
+    "few instances": FEW,
     "hashed": HASHED,
     "inner-product": INNER,
     "joint labels": JOINT,

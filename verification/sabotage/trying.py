@@ -23,7 +23,11 @@ from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import Saboteur
 from verification.verdicts import QUICK, Effort, Subject
 
-SABOTEUR_MODULES = ("verification.sabotage.executed_faults", "verification.sabotage.planned_faults")
+SABOTEUR_MODULES = (
+    "verification.sabotage.charged_faults",
+    "verification.sabotage.executed_faults",
+    "verification.sabotage.planned_faults",
+)
 """Of the saboteurs. Names, not imports: functions do not travel to a worker, which looks a saboteur up by name."""
 HONEST = "honest system"
 SEED = 1

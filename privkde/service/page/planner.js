@@ -8,7 +8,7 @@ const DEBOUNCE = 300;
 const IN_FLIGHT = 2;
 const RETRIES = 5;
 const DEFAULTS = { // what the form starts with; `describe` sets those of the choices
-  epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", kernel: "", repetitions: "", bitsum: "",
+  epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", colluders: "0", releases: "1", kernel: "", repetitions: "", bitsum: "",
   accountant: "", labels: "none", classes: "10", label_epsilon: "3", bound: "", bias: "", allow_useless: "",
 };
 const MANTISSAS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
@@ -128,11 +128,10 @@ function request(changes = {}) {
     body.classes = numeric("classes");
   }
   if (now.labels === "separate") body.label_epsilon = numeric("label_epsilon");
-  const share = numeric("share");
-  if (share !== 100) {
-    const all = now.labels === "separate" ? Math.floor(body.users / body.classes) : body.users;
-    body.min_users = Math.max(2, Math.floor((all * share) / 100));
-  }
+  const share = numeric("share"), colluders = numeric("colluders", false) ?? 0, releases = numeric("releases", false) ?? 1;
+  if (share !== 100) body.dropout = (100 - share) / 100;
+  if (colluders !== 0) body.colluders = colluders;
+  if (releases !== 1) body.releases = releases;
   if (kernel.takes_bound) body.bound = numeric("bound", false);
   if (kernel.takes_bias) body.bias = numeric("bias", false);
   if (now.allow_useless) body.allow_useless = true;
@@ -152,6 +151,15 @@ function slide(name) {
   slider.setAttribute("aria-valuetext", shown(value));
 }
 
+/** On how many users the noise counts, in words. */
+function countedOn({ users, classes, labels, dropout = 0, colluders = 0 }) {
+  if (!dropout && !colluders) return "Everybody takes part; noise counts on all of them.";
+  const separate = labels === "separate", all = separate ? Math.floor(users / classes) : users;
+  const heads = (value) => (value < 1 ? value * all : value);
+  const least = all - Math.floor(heads(dropout) + heads(colluders) + 1e-6);
+  return `Noise counts on ${counted(Math.max(0, least))} users${separate ? " in each class" : ""}.`;
+}
+
 /** Everything in the form that follows from the rest of it. */
 function settle() {
   const now = values(), kernel = kernelNamed(now.kernel);
@@ -169,9 +177,7 @@ function settle() {
   at("accountant-note").textContent = ACCOUNTANTS[now.accountant] ?? "";
   at("labels-note").textContent = LABELS[now.labels];
   try {
-    const least = request().min_users;
-    const whose = now.labels === "separate" ? " in each class" : "";
-    at("share-note").textContent = least === undefined ? "Everybody takes part; noise counts on all of them." : `Noise counts on ${counted(least)} users${whose} (min_users).`;
+    at("share-note").textContent = countedOn(request());
   } catch {
     at("share-note").textContent = "";
   }

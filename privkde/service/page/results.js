@@ -27,8 +27,9 @@ function showPromise(plan) {
   const shares = inView(plan, "communication").filter((one) => one.adjacency !== adjacency);
   const rest = delta === 0 ? ["."] : [", plus at most ", number(delta), ` (δ: ${oneIn(delta)}).`];
   const factor = make("data", { value: String(Math.exp(epsilon)) }, shown(Math.exp(epsilon), 3));
+  const { releases = 1 } = plan.request;
   place("promise").replaceChildren(
-    `Whatever ${unitOf(adjacency)} any one person has changes the chance of anything that an observer of all shuffled messages can see by at most a factor of `,
+    `Whatever ${unitOf(adjacency)} any one person has${releases > 1 ? ` in all ${counted(releases)} releases together` : ""} changes the chance of anything that an observer of all shuffled messages can see by at most a factor of `,
     factor, " (e", make("sup", {}, "ε"), " with ε\u00a0=\u00a0", number(epsilon), ")", ...rest,
     ...shares.flatMap((one, i) => [`${i ? "," : " Of this ε:"} ${unitOf(one.adjacency)}\u00a0`, number(one.epsilon)]), shares.length ? "." : "",
   );
@@ -49,12 +50,14 @@ function showPromise(plan) {
 function showTiles(plan) {
   const { error, communication, instance, composition } = plan;
   const [[name, first]] = Object.entries(instance.parameters);
+  const { releases = 1 } = plan.request, once = releases > 1 ? ", one release" : "";
+  const over = releases > 1 ? ` in ${counted(releases)} releases` : "";
   const tiles = [
-    ["Predicted error of a density", number(error.predicted_rmse), "upper bound, root mean square"],
-    ["Noise of one sum", number(error.bitsum_rmse), `root mean square, ${counted(plan.request.users)} users`],
+    ["Predicted error of a density", number(error.predicted_rmse), `upper bound, root mean square${once}`],
+    ["Noise of one sum", number(error.bitsum_rmse), `root mean square, ${counted(plan.request.users)} users${once}`],
     [capital(words(name)), number(first), `${plan.bitsum}, proved by ${plan.accountant}`],
-    ["Messages per user", number(communication.messages_per_user), `a user’s data touch ${counted(composition.instances_per_user)} bits`],
-    ["Sent by each user", [number(communication.bits_per_user), " bits"], storage(communication.bits_per_user)],
+    [`Messages per user${once}`, number(communication.messages_per_user), `a user’s data touch ${counted(composition.instances_per_user)} bits${over}`],
+    [`Sent by each user${once}`, [number(communication.bits_per_user), " bits"], storage(communication.bits_per_user)],
   ];
   place("tiles").replaceChildren(...tiles.map(([head, value, note]) =>
     make("div", {}, make("dt", {}, head), make("dd", {}, ...[value].flat()), make("dd", { class: "note" }, note))));

@@ -321,7 +321,8 @@ def test_composing_k_times_equals_k_single_compositions(
     epsilon = share * times * n_steps * loss.step
     slow = min(1.0, delta_of(*composed_one_by_one(loss, times), epsilon))
     fast = Repeated([(loss, times)]).delta(epsilon)
-    assert slow * (1 - 1e-12) <= fast <= slow * (1 + 1e-6) + 1e-12
+    pads = 1e-12 + times * 1e-13  # the bound on rounding grows with the number of compositions, also where δ is 0
+    assert slow * (1 - 1e-12) <= fast <= slow * (1 + 1e-6) + pads
 
 
 @pytest.mark.parametrize("times", [2, 30, 500])

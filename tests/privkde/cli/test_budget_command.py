@@ -48,7 +48,7 @@ def test_create_charge_show_history(ledger: Path, capsys: pytest.CaptureFixture[
     table = run(capsys, "history", "telemetry")
     assert "week [1]" in table
     assert "1e-07" in table
-    assert re.search(r"telemetry +2 +1e-06 +1 +1 +1 +communication +basic", run(capsys, "show"))
+    assert re.search(r"telemetry +1 of 2 +1e-07 of 1e-06 +1 +communication +basic", run(capsys, "show"))
 
 
 def test_an_exceeded_budget_ends_with_1_and_says_by_how_much(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +90,7 @@ def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], 
     with Ledger.open("privkde-ledger.sqlite") as ledger:
         (charge,) = ledger.history("telemetry")
     assert charge.plan_sha256 == plan.sha256()
-    assert charge.release.profiles == Release.of_plan("collection", plan).profiles
+    assert charge.release == Release.of_plan("collection", plan, view=charge.guarantee.view)
     assert charge.guarantee.view == view
 
 
@@ -148,10 +148,36 @@ def test_a_lost_connection_leaves_the_key_to_try_again_with(
     run(capsys, *CREATE)
     keys = []
 
-    def lose(ledger: Ledger, name: str, release: Release, *, key: str, plan_sha256: str | None) -> None:
+    def lose(ledger: Ledger, name: str, release: Release, *, key: str, **_: str | None) -> None:
         keys.append(key)
         raise LedgerUnavailableError("the line is dead; try again later.")
 
     monkeypatch.setattr(Ledger, "charge", lose)
     output = refuse(capsys, "budget", *CHARGE)
     assert f"The key is {keys[0]!r}" in output
+
+
+def test_a_year_is_charged_at_once_and_used_week_by_week(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    week = (
+        "charge",
+        "telemetry",
+        "--epsilon",
+        "0.1",
+        "--name",
+        "week",
+        "--key",
+        "year",
+        "--times",
+        "2",
+        "--cohort",
+        "eu",
+    )
+    assert "2 times" in run(capsys, *week)
+    assert "time 1 of schedule 'year'" in run(capsys, "use", "telemetry", "year", "--key", "w1")
+    run(capsys, "use", "telemetry", "year", "--key", "w2")
+    assert main(["budget", "use", "telemetry", "year", "--key", "w3"]) == 1
+    assert "all 2 times of 'week' are used" in capsys.readouterr().err
+    (charge,) = json.loads(run(capsys, "history", "telemetry", "--json"))
+    assert (charge["times"], charge["cohort"]) == (2, "eu")
+    assert json.loads(run(capsys, "show", "telemetry", "--json"))["odometer"] > 0.0

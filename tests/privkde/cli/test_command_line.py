@@ -155,6 +155,17 @@ def test_labels_and_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(g.epsilon == 6.0 for g in plan.guarantees)
 
 
+def test_shares_may_be_percentages_and_releases_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["--accountant", "basic", "--releases", "2", "--dropout", "30%", "--colluders", "7"]
+    plan = Plan.from_json(json.loads(run(capsys, *quick, "--json")))
+    assert (plan.request.dropout, plan.request.colluders, plan.request.releases) == (0.3, 7.0, 2)
+    text = run(capsys, *quick)
+    assert "promise over 2 releases" in text
+    assert re.search(r"instances per user over 2 releases +│ 32 ", text)
+    assert re.search(r"messages per user, one release +│ 16 \(", text)
+    assert "noise counts on 1,393" in " ".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("extra", "words"),
     [
@@ -172,6 +183,9 @@ def test_labels_and_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
         (["--target-error", "0.1"], "--solve"),
         (["--compare", "--json"], "--json has no effect with --compare"),
         (["--solve", "delta"], "--solve='delta'"),
+        (["--dropout", "100%"], "'100%' must be at least 0% and below 100%"),
+        (["--colluders", "many%"], "'many' must be a number"),
+        (["--dropout", "30%", "--min-users", "900"], "both say how many honest users there are"),
         (["--plot", "profile.gif"], "'profile.gif' must end in"),
         (["--solve", "epsilon", "--target-error", "0.1"], "leave it out"),
         (["--users", "50", "--epsilon", "0.5", "--accountant", "paper"], "smallest feasible n"),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from accounting import Plan
 from privkde import PrivateKDEClassifier
 from privkde.cli import main
 from privkde.learning.scoring import measured
@@ -155,6 +156,26 @@ def test_without_a_seed_the_promise_is_the_plans(
     else:
         assert [plan.request.users for plan in model.plans] == list(model.n_users)
         assert "(8, 1e-05)-DP (replace-one, model view)" in text
+
+
+def test_one_release_of_a_schedule_has_its_plan(
+    capsys: pytest.CaptureFixture[str], shop: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Also in a week in which fewer came; with separate labels every week would have plans of its own."""
+    weekly, model = tmp_path / "weekly.json", tmp_path / "week.model"
+    joint = ["--classes", "2", "--labels", "joint", "--releases", "3", "--dropout", "10%"]
+    assert main([*PLAN, *joint, "--output", str(weekly)]) == 0
+    stored = arrays()
+    few = changed(X_train=stored["X_train"][:560], y_train=stored["y_train"][:560])
+    planned = Plan.from_json(json.loads(weekly.read_text(encoding="utf-8")))
+    for data in (shop / "data.npz", few):
+        out(capsys, *fit(data, weekly, model, "--insecure-seed", "7"))
+        published = DensityModel.load(model)
+        assert [plan.sha256() for plan in published.plans] == [planned.sha256()]
+        assert "in each of 3 releases" in str(published.contract)
+    assert main([*PLAN, *CLASSES, "--releases", "3", "--output", str(weekly)]) == 0
+    capsys.readouterr()
+    assert "plan with --labels joint" in refuse(capsys, *fit(shop / "data.npz", weekly, model))
 
 
 def test_every_single_message_can_be_sent(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import threading
 from fractions import Fraction
 from pathlib import Path
@@ -14,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
-from accounting.releases.release import Profile, Release, basic_epsilon, spent
+from accounting.releases.composing import Spent, basic_epsilon, spent
+from accounting.releases.profile_points import Profile
+from accounting.releases.release import Part, Release
 from privkde.ledger import (
     Budget,
     BudgetExceededError,
@@ -23,6 +26,7 @@ from privkde.ledger import (
     KeyReusedError,
     Ledger,
     LedgerUnavailableError,
+    ScheduleUsedUpError,
     UnknownBudgetError,
     store,
 )
@@ -40,7 +44,7 @@ def release(epsilon: float, delta: float = 0.0, *, name: str = "a release", view
 def test_a_ledger_from_the_first_budget_to_the_last_charge(where: str) -> None:
     with Ledger.open(where) as ledger:
         assert ledger.budgets() == ()
-        budget = ledger.create("telemetry", epsilon=2.0, delta=1e-6)
+        budget = ledger.create("telemetry", epsilon=2.0, delta=1e-6, composition="pld")
         assert ledger.budgets() == (budget,)
         empty = ledger.standing("telemetry")
         assert (empty.spent, empty.remaining, empty.n_charges) == (0.0, 2.0, 0)
@@ -96,7 +100,7 @@ def test_a_plan_decides_whether_two_charges_are_the_same(where: str) -> None:
     """Profiles of one plan may differ in the last digit between machines."""
     promise, digest = release(1.0, 1e-6).guarantee, "0" * 64
     release_of_plan, other = (
-        Release(name="a", guarantee=promise, profiles=(Profile(points=((0.0, height), (1.0, 1e-6))),))
+        Release(name="a", guarantee=promise, parts=(Part(profile=Profile(points=((0.0, height), (1.0, 1e-6)))),))
         for height in (0.4, math.nextafter(0.4, 1.0))
     )
     with Ledger.open(where) as ledger:
@@ -219,12 +223,15 @@ def test_documents_name_their_schemas(tmp_path: Path) -> None:
         "adjacency": "replace-one",
         "view": "communication",
         "composition": "basic",
+        "order": None,
         "created": "",
     }
     document = charge.to_json()
     assert (document["schema"], document["spent_before"], document["spent_after"]) == ("privkde.charge/1", 0.0, 0.5)
     assert document["guarantee"]["epsilon"] == 0.5
-    assert standing["ladder"] == {"basic": 0.5, "advanced": None, "pld": None, "epsilon": 0.5}
+    others = dict.fromkeys(("advanced", "pld", "renyi", "adaptive"))
+    assert standing["ladder"] == {"basic": 0.5, **others, "epsilon": 0.5, "delta": 0.0}
+    assert (standing["delta_spent"], standing["delta_remaining"], standing["odometer"]) == (0.0, 0.0, 0.5)
     json.dumps([standing, document], allow_nan=False)
 
 
@@ -246,9 +253,102 @@ def test_ten_times_a_tenth_is_one() -> None:
 
 def test_the_smallest_of_all_ways_counts_unless_releases_are_chosen_adaptively() -> None:
     many = (release(0.1, 1e-9),) * 60
-    together = composed(many, 1e-6, Composition.PLD)
+
+    def total(composition: Composition) -> Spent:
+        budget = Budget(name="a", epsilon=6.0, delta=1e-6, composition=composition, created="")
+        return composed(budget, many)
+
+    together = total(Composition.PLD)
     assert together.epsilon == together.pld < 0.8 * together.basic
-    assert composed(many, 1e-6, Composition.BASIC).epsilon == together.basic == 6.0
+    assert total(Composition.BASIC).epsilon == together.basic == 6.0
+    assert together.pld < total(Composition.ADAPTIVE).epsilon < 6.0
+
+
+def test_a_budget_is_adaptive_unless_it_says_otherwise(where: str) -> None:
+    """A list that a fixed schedule may hold is refused where the next release may depend on the last result."""
+    tenths = [release(0.1, 1e-9, name=str(i)) for i in range(60)]
+    fixed = spent(tenths, 1e-6).epsilon
+    with Ledger.open(where) as ledger:
+        budget = ledger.create("default", epsilon=fixed, delta=1e-6)
+        assert budget.composition is Composition.ADAPTIVE
+        assert budget.order is not None
+        ledger.create("fixed", epsilon=fixed, delta=1e-6, composition="pld")
+        for i, each in enumerate(tenths[:-20]):
+            ledger.charge("default", each, key=str(i))
+        schedule = Release.of_guarantee("all", tenths[0].guarantee, times=60)
+        assert ledger.quote("fixed", schedule).fits
+        with pytest.raises(BudgetExceededError):
+            ledger.charge("default", Release.of_guarantee("rest", tenths[0].guarantee, times=20), key="rest")
+        standing = ledger.standing("default")
+        assert 0.0 < standing.spent < fixed
+        assert standing.odometer == standing.spent
+        assert ledger.standing("fixed").odometer is None
+        assert standing.delta_spent is not None
+        assert 0.0 < standing.delta_spent <= 1e-6
+
+
+def test_a_schedule_is_charged_at_once_and_used_time_by_time(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-6)
+        charge = ledger.charge("a", Release.of_guarantee("week", release(0.1).guarantee, times=3), key="year")
+        first = ledger.use("a", "year", key="week 1")
+        assert ledger.use("a", "year", key="week 1") == first
+        assert [ledger.use("a", "year", key=f"week {i}").number for i in (2, 3)] == [2, 3]
+        with pytest.raises(ScheduleUsedUpError, match="all 3 times"):
+            ledger.use("a", "year", key="week 4")
+        with pytest.raises(InvalidInputError, match="no charge with key 'month'"):
+            ledger.use("a", "month", key="week 4")
+        assert ledger.history("a") == (charge,)
+        assert charge.to_json()["times"] == 3
+
+
+def test_cohorts_are_charged_in_parallel(where: str) -> None:
+    """What is about one cohort costs another nothing; what is about everybody costs all."""
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=1.0, delta=0.0)
+        for cohort in ("north", "south"):
+            assert ledger.charge("a", release(0.6), key=cohort, cohort=cohort).spent_after == 0.6
+        assert ledger.standing("a").spent == 0.6
+        with pytest.raises(BudgetExceededError):
+            ledger.charge("a", release(0.5), key="2", cohort="north")
+        ledger.charge("a", release(0.3), key="3", cohort="north")
+        with pytest.raises(BudgetExceededError):  # for the north it would be 1.1
+            ledger.charge("a", release(0.2), key="4")
+        assert ledger.charge("a", release(0.1), key="5").spent_after == 1.0
+        assert ledger.charge("a", release(0.3), key="6", cohort="south").spent_after == 1.0
+        assert ledger.charge("a", release(0.9), key="7", cohort="west").spent_after == 1.0
+        with pytest.raises(KeyReusedError):
+            ledger.charge("a", release(0.3), key="6", cohort="north")
+        with pytest.raises(InvalidInputError, match="cohort"):
+            ledger.charge("a", release(0.1), key="8", cohort="no such\nname")
+
+
+def test_a_refusal_names_delta_where_delta_is_the_cause(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=9.0, delta=1e-6)
+        ledger.charge("a", release(0.1, 4e-7), key="1")
+        with pytest.raises(BudgetExceededError, match="its δ=1e-06 does not suffice, whatever ε"):
+            ledger.charge("a", release(0.1, 4e-7), key="2")
+
+
+def test_a_ledger_of_version_1_is_brought_to_version_2(tmp_path: Path) -> None:
+    """Budgets keep their composition; what was not recorded is said to be so."""
+    path = tmp_path / "old.sqlite"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=2.0, delta=1e-6, composition="pld")
+        ledger.charge("a", release(0.5), key="1")
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE privkde_uses")
+        connection.execute('ALTER TABLE privkde_budgets DROP COLUMN "order"')
+        for column in ("cohort", "renyi", "adaptive", "at_budget"):
+            connection.execute(f"ALTER TABLE privkde_charges DROP COLUMN {column}")
+        connection.execute("UPDATE privkde_ledger SET version = 1")
+    connection.close()
+    with Ledger.open(path) as ledger:
+        standing = ledger.standing("a")
+        assert (standing.spent, standing.delta_spent, standing.n_charges) == (0.5, None, 1)
+        assert standing.budget.composition is Composition.PLD
+        assert ledger.charge("a", release(0.25), key="2").spent_after == 0.75
 
 
 def test_threads_share_a_ledger(where: str) -> None:

@@ -11,7 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from accounting.releases.release import Release, spent
+from accounting.releases.adaptive import AdaptiveFilter
+from accounting.releases.composing import spent
+from accounting.releases.release import Release
 from privkde.ledger import BudgetExceededError, BudgetExistsError, Composition, KeyReusedError, Ledger
 from tests.privkde.ledger.test_ledger import release
 
@@ -32,6 +34,9 @@ class Account:
     def fits(self, more: Release) -> bool:
         """By the definition: exact sums of decimals, or the least that `accounting` proves."""
         releases = [release for _, release in self.paid] + [more]
+        if self.composition is Composition.ADAPTIVE:
+            rule = AdaptiveFilter.for_budget(float(self.epsilon), DELTA)
+            return rule.spent(releases) <= rule.epsilon
         sums = [
             sum(Fraction(repr(getattr(release.guarantee, name))) for release in releases)
             for name in ("epsilon", "delta")

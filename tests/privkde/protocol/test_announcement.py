@@ -46,7 +46,7 @@ def test_what_it_says_is_what_was_planned() -> None:
     plan = unplanned(law, users=9, **GAUSSIAN)
     planned = Announcement(plan=plan, public_seed=SEED, bandwidth=2.0, projection=2)
     assert planned.kernel_choice() == KernelChoice(name="gaussian", dim=3, repetitions=4, bandwidth=2.0, projection=2)
-    assert (planned.n_instances, planned.min_users, planned.group) == (4, 5, "")
+    assert (planned.n_instances, planned.least_packets, planned.group) == (4, 5, "")
     assert planned.bitsum() == EXECUTED["rr"].of(law)
     expected = planned.kernel_choice().build(SEED)
     x = np.full((2, 3), 0.5, np.float32)

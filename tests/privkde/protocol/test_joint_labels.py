@@ -562,7 +562,7 @@ def test_one_collection_for_all_classes() -> None:
     collection.enroll(30)
     collection.enroll(5)
     (announcement,) = collection.fix_plan()
-    assert (announcement.group, announcement.min_users, announcement.n_instances) == ("", 20, 15)
+    assert (announcement.group, announcement.least_packets, announcement.n_instances) == ("", 20, 15)
     assert (announcement.plan.request.users, announcement.plan.request.classes) == (35, 3)
     assert collection.released == (0,)
     with pytest.raises(TooFewUsersError):

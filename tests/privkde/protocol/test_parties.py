@@ -20,10 +20,12 @@ from privkde.bitsum import execution as base
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import bernoulli
 from privkde.protocol.announcement import Announcement
+from privkde.protocol.counting import PacketCounter, analyzed, released, withheld
 from privkde.protocol.messages import Messages, WireFormat
 from privkde.protocol.parties import COUNTS_SCHEMA, Analyzer, Randomizer, Shuffler, TooFewUsersError
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from tests import strategies
+from tests.plans import plan_for
 from tests.privkde.protocol.test_messages import sealed
 from tests.privkde.unplanned import announced, small_laws
 
@@ -303,6 +305,33 @@ def test_released_messages_are_the_received_ones(users: list[Messages], key: byt
     with pytest.raises(TooFewUsersError, match="0 users took part"):  # the shuffler kept nothing
         shuffler.release()
     assert shuffler.rejected == 0
+
+
+def test_as_many_more_packets_are_waited_for_as_may_be_from_colluders() -> None:
+    """Of 6 invited 1 may stay away and 2 may collude: the noise counts on 3, and 5 packets hold theirs."""
+    request = {"dim": 1, "repetitions": 1, "epsilon": 4.0, "delta": 1e-2, "allow_useless": True}
+    plan = plan_for(users=6, **request, dropout=1, colluders=2)
+    announcement = Announcement(plan=plan, public_seed="ab" * 16)
+    assert (plan.protocol().n_users, announcement.least_packets) == (3, 5)
+    shuffler, analyzer = Shuffler(announcement, stream=stream("release")), Analyzer(announcement)
+    packets = Randomizer(announcement).packets(np.zeros((5, 1)), stream=stream("users"))
+    for packet in packets[:4]:
+        assert shuffler.receive(packet)
+    words = "4 users took part and the noise counts on 3 beside 2 that may collude"
+    with pytest.raises(TooFewUsersError, match=words):
+        shuffler.release()
+    counts = PacketCounter(announcement).of_all(packets[:4])
+    with pytest.raises(TooFewUsersError, match=words):
+        released(announcement, counts)
+    assert not withheld(announcement, counts).tally.ones.any()
+    assert not withheld(announcement, counts).tally.zeros.any()
+    analyzer.merge(analyzed(announcement, counts))
+    with pytest.raises(TooFewUsersError, match=words):
+        analyzer.sums()
+    assert shuffler.receive(packets[4])
+    assert announcement.wire_format().decode(shuffler.release()).n_users == 5
+    analyzer.merge(released(announcement, PacketCounter(announcement).of_all(packets)))
+    assert analyzer.sums().shape == (1,)
 
 
 @pytest.mark.parametrize("name", BITSUMS)

@@ -388,7 +388,7 @@ def test_without_min_users_everybody_is_counted_on() -> None:
     collection = Collection(terms())
     collection.enroll(60)
     (announcement,) = collection.fix_plan(plan_for(users=60, **REQUEST))
-    assert announcement.min_users == 60
+    assert announcement.least_packets == 60
     collection.count(0, counted(collection.analyzers[0], 59))
     with pytest.raises(TooFewUsersError):
         collection.publish(private=True)
@@ -407,6 +407,26 @@ def test_plans_made_before_must_fit_the_users_who_enrolled() -> None:
 
 
 # The plan -----------------------------------------------------------------------------------------------------------
+
+
+def test_all_releases_of_a_schedule_have_the_plan_that_was_made_beforehand() -> None:
+    """What was composed is one plan several times; one for those who happen to enroll this week may be another."""
+    weekly = replace(FIXED, request=replace(FIXED.request, releases=52))
+    request = {**terms().request, "releases": 52}
+    for labels in ((), ABC[:2]):
+        collection = Collection(Terms(request=request, labels=labels, label_epsilon=0.5 if labels else None))
+        if labels:
+            collection.enroll_labels(np.repeat([0, 1], 8))
+        else:
+            collection.enroll(8)
+        with pytest.raises(InvalidInputError, match="all releases of a schedule have the same one"):
+            collection.fix_plan()
+        if labels:
+            with pytest.raises(InvalidInputError, match="the plan is for 1 releases and the terms for 52"):
+                collection.fix_plan(FIXED)
+        assert {one.plan for one in collection.fix_plan(weekly)} == {weekly}
+    label = [g.epsilon for g in collection.contract(private=True).guarantees if g.adjacency is Adjacency.LABEL]
+    assert label == [26.0] * 3
 
 
 def test_plan_is_made_for_the_enrolled_users_by_the_planner() -> None:

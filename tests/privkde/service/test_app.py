@@ -99,6 +99,17 @@ def example(path: str, method: str) -> Any:
 # --- the same answers as the library's --------------------------------------------------------------
 
 
+def test_schedules_and_who_is_there_are_declared_and_in_the_form(client: TestClient) -> None:
+    declared = DOCUMENT["components"]["schemas"]["PlanRequest"]["properties"]
+    form = client.get("/").text
+    for name, default in (("releases", 1), ("dropout", 0.0), ("colluders", 0.0)):
+        assert declared[name]["default"] == default
+        assert declared[name]["description"] == fields_of(PlanRequest)[name].rule.description
+    assert 'name="releases"' in form
+    assert 'name="colluders"' in form
+    assert 'name="share"' in form  # of those who take part: 100 % less the dropout
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -107,6 +118,7 @@ def example(path: str, method: str) -> Any:
         {"kernel": "inner-product"},
         {"bitsum": "poisson", "accountant": "basic", "classes": 2, "label_epsilon": 2.0},
         {"min_users": 1500},
+        {"releases": 4, "dropout": 0.2, "colluders": 25},
     ],
 )
 def test_a_plan_is_what_plan_budget_says(client: TestClient, changes: dict[str, Any]) -> None:

@@ -267,7 +267,10 @@ def test_what_is_copied_gives_the_same_plan(
     context: BrowserContext, service: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = context.new_page()
-    page.goto(f"{service}#users=2500&dim=2&repetitions=6&epsilon=2.5&delta=1e-5&bitsum=poisson&accountant=pld&share=90")
+    page.goto(
+        f"{service}#users=2500&dim=2&repetitions=6&epsilon=2.5&delta=1e-5&bitsum=poisson&accountant=pld&share=90"
+        "&colluders=50&releases=4"
+    )
     settled(page)
     copied = {}
     for form in ("python", "cli", "json", "curl"):
@@ -279,9 +282,12 @@ def test_what_is_copied_gives_the_same_plan(
     request = json.loads(copied["json"])
     assert request == {
         "users": 2500, "dim": 2, "repetitions": 6, "epsilon": 2.5, "delta": 1e-5, "kernel": "gaussian",
-        "bitsum": "poisson", "accountant": "pld", "min_users": 2250,
+        "bitsum": "poisson", "accountant": "pld", "dropout": 0.1, "colluders": 50,
+        "releases": 4,
     }  # fmt: skip
+    expect(page.locator("#share-note")).to_have_text("Noise counts on 2,200 users.")
     plan = ask(service, "v1/plan", request)
+    assert (plan["request"]["releases"], plan["composition"]["instances_per_user"]) == (4, 24)
     command = shlex.split(copied["cli"])
     assert command[:2] == ["privkde", "plan"]
     assert "--kernel" not in command  # it is the default
@@ -321,7 +327,7 @@ def test_a_shared_link_restores_everything(page: Page, context: BrowserContext) 
         each.locator("input[name=form][value=json]").check()
     sent = json.loads(other.locator("#snippet").inner_text())
     assert sent == json.loads(page.locator("#snippet").inner_text())
-    assert (sent["min_users"], sent["classes"], sent["allow_useless"]) == (750, 3, True)
+    assert (sent["dropout"], sent["classes"], sent["allow_useless"]) == (0.25, 3, True)
     assert values(other, "#tiles") == values(page, "#tiles") != []
     other.locator("#reset").click()
     assert "#" not in other.url

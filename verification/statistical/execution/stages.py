@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from accounting import Plan, PlanRequest
 from accounting.mechanisms import BitsumProtocol
+from accounting.request import ALL_THERE
 from privkde.bitsum import executed
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
@@ -70,7 +71,8 @@ def on_signs(request: PlanRequest) -> PlanRequest:
     """The same request for random signs of one dimension, without labels."""
     return dataclasses.replace(
         request,
-        min_users=None,
+        releases=1,
+        **ALL_THERE,
         kernel="inner-product-signs",
         dim=1,
         classes=None,

@@ -1,0 +1,39 @@
+"""What the certificate counts again: instances and shifts of one record, in every release."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.plans import plan_for
+from verification.certified.neighbors import neighbors
+
+BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        {"dim": 4, "repetitions": 6, "accountant": "pld"},
+        {"kernel": "inner-product", "dim": 40, "bound": 0.5},
+        {"kernel": "inner-product-signs", "dim": 8, "repetitions": 20, "accountant": "geometric"},
+    ],
+)
+def test_a_schedule_repeats_what_one_record_does(kernel: dict[str, Any]) -> None:
+    once, schedule = (neighbors(plan_for(**BASE, **kernel, releases=times)) for times in (1, 3))
+    touched = plan_for(**BASE, **kernel, releases=3).request.facts().touched
+    assert schedule.instances == 3 * once.instances == touched.total
+    assert schedule.attained.bits == 3 * once.attained.bits
+    assert (schedule.squared_shift is None) == (once.squared_shift is None)
+    if once.squared_shift is not None:
+        assert schedule.squared_shift == pytest.approx(3.0 * once.squared_shift)
+        assert schedule.squared_shift == pytest.approx(touched.shift_budget)
+
+
+def test_the_coins_of_the_others_are_not_counted_on_in_a_schedule() -> None:
+    tiny: dict[str, Any] = {"users": 3, "dim": 2, "epsilon": 2.0, "delta": 0.02, "allow_useless": True}
+    schedule = plan_for(**tiny, kernel="inner-product", bound=1.0, accountant="geometric", releases=2)
+    assert not neighbors(schedule).unit_ball
+    assert neighbors(replace(schedule, request=replace(schedule.request, releases=1))).unit_ball
