@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -19,9 +20,10 @@ from accounting.errors import InvalidInputError
 from accounting.numerics.losses import ComposedLoss, Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
+from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve, conversion
 from accounting.releases.profile_points import Profile
-from accounting.releases.release import Part, Release
+from accounting.releases.release import Part, Release, plan_parts
 
 MOST_RELEASES = 1000
 STEPS_PER_DISTANCE = 64
@@ -147,6 +149,13 @@ def joint_profile(profiles: Sequence[Profile]) -> Profile:
     composed = [whole.compose(end * share) for share in JOINT_SHARES]
     epsilons = np.linspace(0.0, end, JOINT_POINTS).tolist()
     return Profile.below((epsilon, min(loss.delta(epsilon) for loss in composed)) for epsilon in epsilons)
+
+
+@lru_cache(maxsize=32)
+def profile_of(plan: Plan) -> Profile:
+    """What a plan promises for replacing a whole record, features and label; the plan is verified first."""
+    plan.verify()
+    return joint_profile([part.profile for part in plan_parts(plan)])
 
 
 def _repeated(profiles: Iterable[tuple[Profile, int]]) -> Repeated:
