@@ -23,7 +23,7 @@ from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
 from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve, conversion
 from accounting.releases.profile_points import Profile
-from accounting.releases.release import Part, Release, plan_parts
+from accounting.releases.release import Part, Release
 
 MOST_RELEASES = 1000
 STEPS_PER_DISTANCE = 64
@@ -154,8 +154,9 @@ def joint_profile(profiles: Sequence[Profile]) -> Profile:
 @lru_cache(maxsize=32)
 def profile_of(plan: Plan) -> Profile:
     """What a plan promises for replacing a whole record, features and label; the plan is verified first."""
-    plan.verify()
-    return joint_profile([part.profile for part in plan_parts(plan)])
+    release = Release.of_plan("plan", plan)
+    joint = joint_profile([part.profile for part in release.parts])
+    return Profile.below([*joint.points, (release.guarantee.epsilon, release.guarantee.delta)])
 
 
 def _repeated(profiles: Iterable[tuple[Profile, int]]) -> Repeated:

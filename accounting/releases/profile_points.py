@@ -160,7 +160,8 @@ class Profile:
         """As a `PrivacyLossDistribution` of dp-accounting, both directions alike, never below this profile.
 
         PLDs compose only if their steps are equal; the default is that of dp-accounting. Its own compositions are
-        accurate up to about 1e-14 in δ.
+        accurate up to about 1e-14 in δ. At exactly the δ that a profile ends with, rounding up leaves no finite ε: ask
+        at a slightly larger one.
         """
         return self.loss(require_real("step", step, low=1e-7, high=1.0)).to_pld()
 
