@@ -8,7 +8,6 @@ Source: docs/proofs/releases.md, section 6.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -62,7 +61,7 @@ class _Law:
 
     def loss(self, step: float) -> DominatingLoss:
         """The dominating pair on a grid of losses; what is beyond its end counts as infinite loss."""
-        grid = LossGrid(step=step, n_steps=max(1, math.ceil(self.end / step)))
+        grid = LossGrid(step=step, n_steps=max(1, math.ceil(self.end / step * (1.0 + RELATIVE_PAD))))
         table = self.delta(np.arange(grid.n_steps + 1, dtype=np.float64) * step) * (1.0 + RELATIVE_PAD)
         if self.pure:
             table[-1] = 0.0
@@ -76,26 +75,27 @@ def event_costs(event: DpEvent, sensitivity: Sensitivity | str) -> tuple[Profile
     sensitivity for additive noise; by the pair of opposite contributions for a Poisson-sampled Gaussian.
     """
     measure = Sensitivity(require_choice("sensitivity", sensitivity, map(str, Sensitivity)))
-    leaves: Counter[DpEvent] = Counter()
-    _count(event, 1, leaves)
-    laws = [(_law(leaf, measure), times) for leaf, times in leaves.items()]
+    laws = [(_law(leaf, measure), times) for leaf, times in _counted(event, 1, [])]
     if not laws:
         return Profile(points=((0.0, 0.0),)), ()
     return _composed(laws), _curves(laws)
 
 
-def _count(event: DpEvent, times: int, leaves: Counter[DpEvent]) -> None:
-    """How often each single mechanism occurs in an event."""
+def _counted(event: DpEvent, times: int, known: list[tuple[DpEvent, int]]) -> list[tuple[DpEvent, int]]:
+    """The single mechanisms in an event and how often each occurs, added to those that are known."""
     from dp_accounting import dp_event as dp
 
     if isinstance(event, dp.ComposedDpEvent):
         for part in event.events:
-            _count(part, times, leaves)
-    elif isinstance(event, dp.SelfComposedDpEvent):
+            known = _counted(part, times, known)
+        return known
+    if isinstance(event, dp.SelfComposedDpEvent):
         repeated = require_integer("count", event.count, low=1, high=MOST_REPETITIONS)
-        _count(event.event, require_integer("count", times * repeated, low=1, high=MOST_REPETITIONS), leaves)
-    elif not isinstance(event, dp.NoOpDpEvent):
-        leaves[event] += times
+        return _counted(event.event, require_integer("count", times * repeated, low=1, high=MOST_REPETITIONS), known)
+    if isinstance(event, dp.NoOpDpEvent):
+        return known
+    others = [(other, count) for other, count in known if other != event]  # events may hold lists: they have no hash
+    return [*others, (event, times + sum(count for other, count in known if other == event))]
 
 
 def _law(event: DpEvent, measure: Sensitivity) -> _Law:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.pld import PLDAccountant, privacy_loss_distribution
+from dp_accounting.rdp import RdpAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
@@ -168,6 +169,14 @@ def test_an_event_that_only_the_profile_knows_has_no_curve() -> None:
     assert event_costs(dp.ComposedDpEvent([SAMPLED, dp.GaussianDpEvent(2.0)]), BOTH)[1] == ()
 
 
+def test_the_accountants_of_dp_accounting_disagree_on_replacing() -> None:
+    """Why `sensitivity` is stated: for REPLACE_ONE, one of them doubles the shift of normal noise."""
+    event, relation = dp.GaussianDpEvent(4.0), dp.NeighboringRelation.REPLACE_ONE
+    doubled = PLDAccountant(relation).compose(event).get_epsilon(1e-6)
+    assert doubled == pytest.approx(event_costs(event, Sensitivity.ADD_OR_REMOVE)[0].epsilon(1e-6), rel=2e-3)
+    assert RdpAccountant([2.0], relation).compose(event).rdp[0] == pytest.approx(2.0 / (2.0 * 4.0**2))
+
+
 # Releases -------------------------------------------------------------------------------------------------------------
 
 
@@ -191,6 +200,7 @@ def test_a_release_from_an_event(event: Any) -> None:
         (SAMPLED, "replace-one", "contribution of one record"),
         (dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(1.0)), "add-or-remove-one", "no law"),
         (dp.SampledWithoutReplacementDpEvent(100, 5, dp.GaussianDpEvent(1.0)), "add-or-remove-one", "no law"),
+        (dp.PoissonSampledDpEvent(0.1, dp.ComposedDpEvent([SAMPLED])), "add-or-remove-one", "no law"),
         (dp.NonPrivateDpEvent(), "replace-one", "no law"),
         (dp.GaussianDpEvent(0.0), "replace-one", "noise=0"),
         (dp.GaussianDpEvent(0.05), "replace-one", "more noise"),
