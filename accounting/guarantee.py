@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from accounting.errors import InvalidInputError, UnlikeGuaranteesError, require_choice, require_real
+from accounting.errors import InvalidInputError, UnlikeGuaranteesError, require_choice, require_integer, require_real
+
+LARGEST_GROUP = 1000
+ROUNDED_UP = 1.0 + 1e-12
 
 
 class Adjacency(StrEnum):
@@ -73,6 +76,22 @@ class Guarantee:
     def restated(self, *, adjacency: Adjacency | None = None, view: View | None = None) -> Guarantee:
         """The same numbers for another adjacency or view; why that is valid is for the caller to argue."""
         return dataclasses.replace(self, adjacency=adjacency or self.adjacency, view=view or self.view)
+
+    def for_group(self, size: int) -> Guarantee:
+        """What `size` people who change their records together are promised, such as a household.
+
+        Also what one person with `size` records is promised: (kε, δ(e^{kε} − 1)/(e^ε − 1)), rounded up. It holds for a
+        single record, too. `Profile.for_group` is tighter. Source: docs/proofs/releases.md, section 6.
+        """
+        require_integer("size", size, low=1, high=LARGEST_GROUP)
+        if size == 1:
+            return self
+        epsilon = math.nextafter(size * self.epsilon, math.inf) if self.epsilon > 0.0 else 0.0
+        if self.delta == 0.0 or epsilon > 700.0:  # beyond, e^ε is no floating-point number
+            delta = 1.0 if self.delta > 0.0 else 0.0
+        else:
+            delta = min(1.0, self.delta * math.fsum(math.exp(step * self.epsilon) for step in range(size)) * ROUNDED_UP)
+        return dataclasses.replace(self, epsilon=epsilon, delta=delta)
 
     @property
     def is_empty(self) -> bool:

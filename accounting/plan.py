@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accounting import explaining
 from accounting.accuracy.baselines import Baseline, baselines
@@ -22,6 +22,10 @@ from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, rebuild
 from accounting.request import PlanRequest
+
+if TYPE_CHECKING:
+    from accounting.numerics.losses import PrivacyLossDistribution
+    from accounting.releases.profile_points import Profile
 
 SCHEMA = "privkde.plan/1"
 
@@ -120,6 +124,21 @@ class Plan:
     def protocol(self) -> BitsumProtocol:
         """The bitsum protocol with the planned parameters."""
         return rebuild(self.bitsum, self.request.counted_users, self.parameters)
+
+    @property
+    def profile(self) -> Profile:
+        """The whole profile that is promised for replacing a record (features and label), in the communication view.
+
+        Its `delta`, `epsilon`, `true_positive_rate`, `tradeoff` and `for_group` speak for other ε and δ, attackers and
+        groups. Computed when it is first used; the plan is verified first.
+        """
+        from accounting.releases.composing import profile_of  # it needs plans
+
+        return profile_of(self)
+
+    def to_pld(self, step: float = 1e-4) -> PrivacyLossDistribution:
+        """The profile for dp-accounting, where it composes with others of the same step. See `Profile.to_pld`."""
+        return self.profile.to_pld(step)
 
     def verify(self) -> None:
         """Raise `InvalidInputError` unless the plan's accountant proves its promise for its parameters, now.

@@ -1,6 +1,7 @@
 """Privacy losses of dominating pairs and their composition.
 
-The only module that touches `dp_accounting`, which it imports where it is used: that takes longer than all the rest.
+`dp_accounting` is imported where it is used: that takes longer than all the rest. Besides this module, only
+`accounting/releases/exchange.py` touches it, to read its events.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import scipy
@@ -15,6 +17,11 @@ import scipy
 from accounting.errors import InvalidInputError
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, UNIT_ROUNDOFF, ProfileTable, smallest_epsilon
+
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution
+
+    PrivacyLossDistribution: TypeAlias = privacy_loss_distribution.PrivacyLossDistribution
 
 _CONVOLUTION_TAIL = 1e-18
 GAIN = 1e-3
@@ -46,6 +53,17 @@ class DominatingLoss:
         centre = max(0.0, 1.0 - infinite - float(np.sum(positive)) - float(np.sum(negative)))
         masses = np.concatenate([negative[::-1], [centre], positive])
         return DominatingLoss(step=h, n_steps=n, masses=masses, infinite=infinite)
+
+    def to_pld(self) -> PrivacyLossDistribution:
+        """For dp-accounting: this pair in both directions, enlarged so that its sums in double precision stay above."""
+        from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+        enlarged = 1.0 + RELATIVE_PAD
+        infinite = min(1.0, self.infinite * enlarged)
+        masses = pld_pmf.DensePLDPmf(
+            self.step, -self.n_steps, self.masses * enlarged, infinite, pessimistic_estimate=True
+        )
+        return privacy_loss_distribution.PrivacyLossDistribution(masses)
 
     def losses(self) -> Array:
         """The grid of finite losses."""

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from accounting.errors import InvalidInputError
 from accounting.numerics.losses import Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
+from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
@@ -149,6 +151,14 @@ def joint_profile(profiles: Sequence[Profile]) -> Profile:
     composed = [whole.compose(end * share) for share in JOINT_SHARES]
     epsilons = np.linspace(0.0, end, JOINT_POINTS).tolist()
     return Profile.below((epsilon, min(loss.delta(epsilon) for loss in composed)) for epsilon in epsilons)
+
+
+@lru_cache(maxsize=32)
+def profile_of(plan: Plan) -> Profile:
+    """What a plan promises for replacing a whole record, features and label; the plan is verified first."""
+    release = Release.of_plan("plan", plan)
+    joint = joint_profile([part.profile for part in release.parts])
+    return Profile.below([*joint.points, (release.guarantee.epsilon, release.guarantee.delta)])
 
 
 def _repeated(profiles: Iterable[tuple[Profile, int]]) -> Repeated:

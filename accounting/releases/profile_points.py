@@ -8,18 +8,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from accounting.errors import InvalidInputError, require_integer, require_real
+from accounting.guarantee import LARGEST_GROUP
 from accounting.numerics.losses import DominatingLoss
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, LossGrid, ProfileTable
 
+if TYPE_CHECKING:
+    from accounting.numerics.losses import PrivacyLossDistribution
+
 MOST_POINTS = 2000
 LARGEST_EPSILON = 200.0
-LARGEST_GROUP = 1000
-TRADEOFF_POINTS = 401
+GROUP_RATES = 2000
+"""Rates of false positives at which the bound for a group is exact."""
+GROUP_TAIL = 40.0
+"""The smallest of these rates is smaller than any that matters, by this exponent."""
+SLOPE_PAD = 1e-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,28 +126,44 @@ class Profile:
         """What the mechanism promises a group of people who change their records together.
 
         A group changes one record after the other, and each step raises a test's rate of true positives to at most
-        `true_positive_rate` of the one before: k steps iterate it. Where the points are the mechanism's true profile,
-        no smaller function follows from them. Source: docs/proofs/releases.md, section 6.
+        `true_positive_rate` of the one before: k steps iterate it. The iterated bound is taken by its tangents at some
+        rates, each of which holds for every test. Source: docs/proofs/releases.md, section 6.
         """
         require_integer("size", size, low=1, high=LARGEST_GROUP)
         if size == 1:
             return self
-        knots = self.end * size * np.linspace(0.0, 1.0, TRADEOFF_POINTS)
-        rates = np.concatenate([[0.0], np.exp(-np.linspace(0.0, self.end * size + 40.0, 4 * TRADEOFF_POINTS))[::-1]])
-        reached = rates
+        furthest = min(self.end * size, LARGEST_EPSILON) + GROUP_TAIL
+        rates = np.exp(-np.linspace(0.0, furthest, GROUP_RATES))
+        starts, log_slopes = self._lines()
+        slopes = np.exp(log_slopes)
+        start, log_slope, reached = np.zeros(GROUP_RATES), np.zeros(GROUP_RATES), rates
         for _ in range(size):
-            reached = self._true_positive_rates(reached)
-        # Between two rates α < α' a test reaches at most what it reaches at α'.
-        excess = np.max(reached[1:] - np.exp(np.minimum(knots, 700.0))[:, None] * rates[:-1], axis=1)
-        deltas = np.minimum(1.0, np.maximum(excess, reached[0]) * (1.0 + RELATIVE_PAD))
-        capped = knots <= LARGEST_EPSILON
-        return Profile.below(zip(knots[capped].tolist(), deltas[capped].tolist(), strict=True))
+            best = np.argmin(starts[:, None] + slopes[:, None] * reached, axis=0)
+            start = starts[best] + slopes[best] * start
+            log_slope = log_slopes[best] + log_slope
+            reached = start + np.exp(log_slope) * rates
+        return Profile.below(_as_bounds(start * (1.0 + RELATIVE_PAD), log_slope))
+
+    def _lines(self) -> tuple[Array, Array]:
+        """Lines a + s·α, as a and ln s, above the rate of true positives of every test with α false ones."""
+        epsilons, deltas = self.columns()
+        backward = deltas * np.exp(-epsilons) - np.expm1(-epsilons)
+        return np.concatenate([deltas, backward, [1.0]]), np.concatenate([epsilons, -epsilons, [-math.inf]])
 
     def loss(self, step: float) -> DominatingLoss:
         """The dominating pair on a grid of losses that ends where the profile does."""
         grid = LossGrid(step=step, n_steps=max(1, math.ceil(self.end / step)))
         table = self.at(np.arange(grid.n_steps + 1, dtype=np.float64) * step)
         return DominatingLoss.from_table(ProfileTable(grid=grid, forward=table, backward=table))
+
+    def to_pld(self, step: float = 1e-4) -> PrivacyLossDistribution:
+        """As a `PrivacyLossDistribution` of dp-accounting, both directions alike, never below this profile.
+
+        PLDs compose only if their steps are equal; the default is that of dp-accounting. Its own compositions are
+        accurate up to about 1e-14 in δ. At exactly the δ that a profile ends with, rounding up leaves no finite ε: ask
+        at a slightly larger one.
+        """
+        return self.loss(require_real("step", step, low=1e-7, high=1.0)).to_pld()
 
     def to_json(self) -> list[list[float]]:
         """The points."""
@@ -151,3 +175,17 @@ def _above_chord(left: tuple[float, float], middle: tuple[float, float], right: 
     whole = math.expm1(right[0] - left[0])
     share = math.expm1(middle[0] - left[0]) / whole
     return middle[1] >= left[1] + share * (right[1] - left[1])
+
+
+def _as_bounds(starts: Array, log_slopes: Array) -> list[tuple[float, float]]:
+    """Points (ε, δ) that follow from lines a + s·α above the true positives: δ(ln s) ≤ a. Some s ≥ 1 and some s < 1.
+
+    Between two lines lies each of their averages, so at ε = 0 the two lines next to s = 1 are averaged. Slopes are
+    rounded up; the absolute pad covers what the sum of up to `LARGEST_GROUP` logarithms loses.
+    """
+    order = np.argsort(log_slopes)
+    distance = float(np.interp(1.0, np.exp(log_slopes[order]), starts[order])) + SLOPE_PAD
+    rising = (log_slopes >= 0.0) & (log_slopes <= LARGEST_EPSILON / (1.0 + RELATIVE_PAD) - SLOPE_PAD)
+    epsilons = log_slopes[rising] * (1.0 + RELATIVE_PAD) + SLOPE_PAD
+    deltas = np.minimum(1.0, starts[rising])
+    return [(0.0, min(1.0, distance)), *zip(epsilons.tolist(), deltas.tolist(), strict=True)]

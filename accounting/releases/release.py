@@ -5,9 +5,10 @@ Source: docs/proofs/releases.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from accounting.errors import (
     InvalidInputError,
@@ -19,8 +20,12 @@ from accounting.errors import (
 from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve
+from accounting.releases.exchange import Sensitivity, event_costs
 from accounting.releases.plan_curves import cut_curves, implied_curve, label_curve, promised_curve
 from accounting.releases.profile_points import LARGEST_EPSILON, Profile
+
+if TYPE_CHECKING:
+    from accounting.releases.exchange import DpEvent
 
 MOST_TIMES = 100_000
 
@@ -87,6 +92,34 @@ class Release:
             times=times,
             collections=times * plan.request.releases,
         )
+
+    @staticmethod
+    def of_event(
+        name: str,
+        event: DpEvent,
+        *,
+        sensitivity: Sensitivity | str,
+        delta: float,
+        view: View = View.MODEL,
+        times: int = 1,
+    ) -> Release:
+        """A mechanism of another tool, stated as an event of dp-accounting, for replacing one record.
+
+        `sensitivity` says what the event's noise is measured against: "add-or-remove-one" or "replace-one". It has no
+        default, because dp-accounting's accountants do not agree on what a multiplier means for replacing a record.
+        `delta` chooses the point of the profile that the release's guarantee states; costs come from the whole
+        profile. A trusted analyzer's result is protected in the model view only.
+
+        Gaussian, Laplace and discrete Laplace events, and randomized response, are exact. Poisson-sampled Gaussian
+        events are exact for contributions of norm 1 at most. Compositions of them are counted and composed here. Other
+        events are refused with `InvalidInputError`. Source: docs/proofs/releases.md, section 6.
+        """
+        profile, curves = event_costs(event, sensitivity)
+        epsilon = profile.epsilon(require_real("delta", delta, low=0.0, high=1.0, low_open=False))
+        if not math.isfinite(epsilon):
+            raise InvalidInputError(f"{event} promises nothing at delta={delta:g}; choose a larger delta.")
+        guarantee = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=view)
+        return Release(name=name, guarantee=guarantee, parts=(Part(profile=profile, curves=curves),), times=times)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

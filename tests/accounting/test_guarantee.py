@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import assume, example, given
+from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError, UnlikeGuaranteesError
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
@@ -151,3 +152,37 @@ def test_the_sentence_names_adjacency_and_view(one: Guarantee) -> None:
     assert f"{one.view} view" in sentence
     assert ("no protection" in sentence) == one.is_empty
     assert one.is_empty or f"{one.epsilon:.6g}" in sentence
+
+
+# Groups
+
+
+@given(like)
+def test_a_group_of_one_is_promised_the_same(one: Guarantee) -> None:
+    assert one.for_group(1) == one
+
+
+@given(st.floats(0.0, 3.0), st.floats(0.0, 1e-2), st.integers(2, 50))
+def test_a_group_is_promised_what_its_steps_add_up_to(epsilon: float, delta: float, size: int) -> None:
+    """One step after the other, in fractions' stead: δ_k = e^ε·δ_{k−1} + δ. Rounded up, by no more than 1e-9."""
+    group, steps = guarantee(epsilon, delta).for_group(size), 0.0
+    for _ in range(size):
+        steps = math.exp(epsilon) * steps + delta
+    if steps >= 1.0:
+        assert group.is_empty
+    else:
+        assert size * epsilon <= group.epsilon <= size * epsilon * (1.0 + 1e-12)
+        assert steps * (1.0 - 1e-13) <= group.delta <= steps * (1.0 + 1e-9)
+        assert guarantee(epsilon, delta).implies(group)
+
+
+def test_large_groups_with_large_epsilon() -> None:
+    assert guarantee(5.0, 1e-300).for_group(1000).is_empty
+    assert guarantee(5.0, 0.0).for_group(1000).epsilon == pytest.approx(5000.0)
+    assert guarantee(0.0, 0.01).for_group(10).delta == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1001, 2.0, True])
+def test_a_group_has_a_size(size: Any) -> None:
+    with pytest.raises(InvalidInputError, match="size="):
+        guarantee(1.0, 0.0).for_group(size)

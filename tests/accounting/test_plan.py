@@ -1,0 +1,66 @@
+"""What a plan promises as a whole profile, here and in dp-accounting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from dp_accounting.pld import privacy_loss_distribution
+
+from accounting import InvalidInputError, Plan
+from accounting.releases.composing import joint_profile
+from accounting.releases.release import plan_parts
+from tests.plans import plan_for
+
+SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
+LABELED = SMALL | {"classes": 2, "label_epsilon": 1.0}
+
+
+def test_the_profile_passes_through_the_promise() -> None:
+    profile = plan_for(**SMALL).profile
+    assert profile.delta(1.0) <= 1e-6 * (1.0 + 1e-8)
+    assert profile.epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
+    assert 0.01 < profile.true_positive_rate(0.01) < 0.01 * 2.72
+    assert [rate for rate, _ in profile.tradeoff(3)] == [0.0, 0.5, 1.0]
+
+
+def test_the_profile_is_that_of_the_whole_record() -> None:
+    plan = plan_for(**LABELED)
+    joint = joint_profile([part.profile for part in plan_parts(plan)])
+    assert all(plan.profile.delta(0.1 * step) <= joint.delta(0.1 * step) for step in range(20))
+    features, label = (part.profile for part in plan_parts(plan))
+    assert plan.profile.delta(0.5) > max(features.delta(0.5), label.delta(0.5))
+    assert plan.profile.delta(2.0) <= 1e-6 * (1.0 + 1e-3)
+
+
+def test_the_profile_is_computed_once() -> None:
+    plan = plan_for(**SMALL)
+    assert plan.profile is plan.profile
+
+
+def test_an_altered_plan_has_no_profile() -> None:
+    document = plan_for(**SMALL).to_json()
+    document["instance"]["parameters"]["flip_probability"] *= 0.9
+    with pytest.raises(InvalidInputError, match="altered"):
+        _ = Plan.from_json(document).profile
+
+
+@pytest.mark.parametrize("request_", [SMALL, LABELED])
+def test_in_dp_accounting_a_plan_is_never_below_its_profile(request_: dict[str, Any]) -> None:
+    plan = plan_for(**request_)
+    exported = plan.to_pld(1e-3)
+    for epsilon in (0.0, 0.2, 0.7, 1.0, 1.5):
+        assert plan.profile.delta(epsilon) <= exported.get_delta_for_epsilon(epsilon)
+    for delta in (1e-2, 1e-4, 1.001e-6):
+        assert exported.get_epsilon_for_delta(delta) == pytest.approx(plan.profile.epsilon(delta), abs=2e-3)
+
+
+def test_in_dp_accounting_a_plan_composes() -> None:
+    """Twice the plan beside the composition that releases use, and with a mechanism of theirs."""
+    plan = plan_for(**SMALL)
+    exported = plan.to_pld()
+    twice = joint_profile([plan.profile, plan.profile])
+    for composed in (exported.self_compose(2), exported.compose(exported)):
+        assert composed.get_epsilon_for_delta(1e-6) == pytest.approx(twice.epsilon(1e-6), rel=1e-2)
+    noise = privacy_loss_distribution.from_gaussian_mechanism(10.0)
+    assert 1.0 < exported.compose(noise).get_epsilon_for_delta(2e-6) < 1.0 + noise.get_epsilon_for_delta(1e-6)
