@@ -42,8 +42,9 @@ lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.installed-test ## Measure starts, the accountants, the protocol, the service and how costs grow
+bench: $(VENV)/.installed-test ## Measure starts, a year of releases, the accountants, the protocol, the service and how costs grow
 	$(BIN)/python -m benchmarks.imports
+	$(BIN)/python -m benchmarks.weeks
 	$(BIN)/python -m benchmarks.accountant
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.service
