@@ -18,7 +18,7 @@ import numpy as np
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
 from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array
-from accounting.numerics.profile import RELATIVE_PAD, LossGrid, ProfileTable
+from accounting.numerics.profile import RELATIVE_PAD, ROUNDING, LossGrid, ProfileTable
 from accounting.releases.cut_curve import CutCurve
 from accounting.releases.profile_points import LARGEST_EPSILON, Profile
 
@@ -202,7 +202,8 @@ def _curves(laws: list[tuple[_Law, int]]) -> tuple[CutCurve, ...]:
         return ()
     for law, times in laws:
         accountant.compose(law.event, times)
-    rhos = (ORDERS - 1.0) * accountant.rdp * (1.0 + RELATIVE_PAD)
+    rounding = ROUNDING * sum(times for _, times in laws)  # of the logarithm of a moment close to 1, each time
+    rhos = (ORDERS - 1.0) * accountant.rdp * (1.0 + RELATIVE_PAD) + rounding
     usable = np.isfinite(rhos)
     points = zip(ORDERS[usable].tolist(), np.maximum(rhos[usable], 0.0).tolist(), strict=True)
     return (CutCurve(cut=0.0, points=tuple(points)),) if np.any(usable) else ()

@@ -65,6 +65,10 @@ class Release:
         require_integer("times", self.times, low=1, high=MOST_TIMES)
         require_integer("collections", self.collections, low=0, high=MOST_TIMES**2)
         object.__setattr__(self, "collections", self.collections or self.times)
+        if self.collections % self.times:
+            raise InvalidInputError(
+                f"collections={self.collections} of a release that is made {self.times} times; give a multiple of it."
+            )
 
     @staticmethod
     def of_guarantee(name: str, guarantee: Guarantee, *, times: int = 1) -> Release:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -254,7 +255,10 @@ def quote_table(quote: Quote) -> Table:
     table = _facts("Would cost (nothing was charged)", overflow="fold")
     table.add_row("cost", _cost(quote.before.epsilon, quote.after.epsilon))
     table.add_row("left before", f"ε = {quote.remaining:.6g}")
-    table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget by ε = {quote.difference:.6g}")
+    excess = (
+        f" by ε = {quote.difference:.6g}" if math.isfinite(quote.difference) else ": δ does not suffice, whatever ε"
+    )
+    table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget{excess}")
     return table
 
 

@@ -226,9 +226,8 @@ def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release, cohort
     budget.refuse_unlike(release)
     quotes = []
     for group in _cohorts(charges) if cohort is None else (cohort,):
-        path = _path(charges, group)
-        before = path[-1].after if path else _nothing(budget)
-        quotes.append(Quote(budget=budget, before=before, after=composed(budget, (*_releases(path), release))))
+        before = _releases(_path(charges, group))
+        quotes.append(Quote(budget=budget, before=composed(budget, before), after=composed(budget, (*before, release))))
     return max(quotes, key=lambda quote: _cost(quote.after))
 
 

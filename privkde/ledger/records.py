@@ -71,7 +71,9 @@ class Budget:
     @property
     def filter(self) -> AdaptiveFilter | None:
         """The rule of an adaptive budget."""
-        return None if self.order is None else AdaptiveFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
+        if self.order is None or self.composition is not Composition.ADAPTIVE:
+            return None
+        return AdaptiveFilter(epsilon=self.epsilon, delta=self.delta, order=self.order)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -141,8 +143,8 @@ class Charge:
         Name, guarantee, times and plan decide; without a plan, the profiles decide, too. Profiles of the same plan that
         were computed on different machines may differ in the last digit.
         """
-        ours = (self.name, self.guarantee, self.release.times, self.plan_sha256, self.cohort)
-        theirs = (release.name, release.guarantee, release.times, plan_sha256, cohort)
+        ours = (self.name, self.guarantee, self.release.times, self.release.collections, self.plan_sha256, self.cohort)
+        theirs = (release.name, release.guarantee, release.times, release.collections, plan_sha256, cohort)
         return ours == theirs and (plan_sha256 is not None or self.release.parts == release.parts)
 
     def to_json(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from accounting.solving import SolveRequest
 from privkde.ledger.ledger import composed
 from privkde.ledger.records import LARGEST_BUDGET, Budget
 from privkde.ledger.refusals import BudgetExceededError
-from privkde.service.requests import ComposeRequest, ProfileRequest, ReleaseRequest
+from privkde.service.requests import ChargeRequest, ComposeRequest, ProfileRequest, ReleaseRequest
 
 MOST_INSTANCES = 1_000_000
 """Bitsum instances of a plan that the service makes."""
@@ -57,8 +57,8 @@ def profile_job(request: ProfileRequest) -> dict[str, Any]:
     plan = Plan.from_json(request.plan)
     parts = [part.profile for part in Release.of_plan("profile", plan).parts]
     named = {"record": joint_profile(parts)}
-    if len(parts) > 1:
-        named |= dict(zip(("vector", "label"), parts, strict=True))
+    if len(parts) > 1:  # a schedule reports the label in each of its releases
+        named |= {"vector": parts[0], "label": joint_profile(parts[1:])}
     return {
         "schema": "privkde.profile/1",
         "curves": {name: [list(point) for point in curve] for name, curve in profile_curves(plan).items()},
@@ -140,7 +140,7 @@ JOBS: dict[str, Job] = {
     "estimate": (PlanRequest, estimate_job),
     "solve": (SolveRequest, solve_job),
     "profile": (ProfileRequest, profile_job),
-    "release": (ReleaseRequest, release_job),
+    "release": (ChargeRequest, release_job),
     "compose": (ComposeRequest, compose_job),
 }
 """What each job takes, and the job."""
