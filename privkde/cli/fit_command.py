@@ -205,9 +205,11 @@ def _shown_warnings() -> Iterator[None]:
     """Warnings of this library as one line each."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        yield
-    for warning in caught:
-        print(f"privkde: warning: {warning.message}", file=sys.stderr)
+        try:
+            yield
+        finally:  # also if the work then fails
+            for warning in caught:
+                print(f"privkde: warning: {warning.message}", file=sys.stderr)
 
 
 def _predict(parsed: argparse.Namespace) -> None:

@@ -128,7 +128,7 @@ def test_the_documented_calls_of_the_classifier(tmp_path: Path) -> None:
 def test_the_documented_defaults() -> None:
     documented = {
         "kernel": "gaussian", "bitsum": "rr", "epsilon": 2.0, "delta": 1e-6, "repetitions": 768, "accountant": "auto",
-        "min_users": None, "insecure_seed": None,
+        "min_users": None, "dropout": 0.0, "colluders": 0.0, "insecure_seed": None,
     }  # fmt: skip
     also = {"label_epsilon": 5.0, "labels": "separate", "classes": None, "rule": "density", "small_classes": "refuse"}
     shared = {

@@ -327,9 +327,7 @@ def test_a_refusal_names_delta_where_delta_is_the_cause(where: str) -> None:
     with Ledger.open(where) as ledger:
         ledger.create("a", epsilon=9.0, delta=1e-6)
         ledger.charge("a", release(0.1, 4e-7), key="1")
-        with pytest.raises(
-            BudgetExceededError, match="its δ=1e-06 does not suffice, whatever ε. The δ of all releases may add up to δ"
-        ):
+        with pytest.raises(BudgetExceededError, match=r"its δ=1e-06 does not suffice, whatever ε: .* to half of it"):
             ledger.charge("a", release(0.1, 4e-7), key="2")
 
 
