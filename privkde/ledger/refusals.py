@@ -24,8 +24,8 @@ class BudgetExceededError(PrivkdeError):
             )
             return
         super().__init__(
-            f"budget {budget!r} is exceeded: its δ={delta:g} does not suffice, whatever ε: the δ of all releases may add"
-            " up to all of it, and in an adaptive budget to half of it; plan releases with a smaller δ"
+            f"budget {budget!r} is exceeded: its δ={delta:g} does not suffice, whatever ε: the δ of all releases may"
+            " add up to all of it, and in an adaptive budget to half of it; plan releases with a smaller δ"
             f" (a hundredth of {delta:g} or less), or open a budget with a larger one."
         )
 
