@@ -8,8 +8,9 @@ import numpy as np
 
 from accounting.kernels import MOST_SINGULAR, NORM_SLACK
 from privkde.draws.randomness import ByteStream
+from privkde.kernels import norms
 from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
-from privkde.kernels.norms import NORM_ERROR, row_norms
+from privkde.kernels.norms import NORM_ERROR
 from privkde.kernels.projection import FastProjection
 from privkde.kernels.public_draws import signs
 
@@ -32,9 +33,9 @@ class InnerProductFamily(LsqFamily):
         np.clip(features, -1.0, 1.0, out=features)
         if self.facts.squared_shift is not None:
             largest = (1.0 - 2.0 * NORM_ERROR) * math.sqrt(self.facts.squared_shift)
-            norms = row_norms(features)
-            far = np.flatnonzero(norms > largest)
-            features[far] *= (largest / norms[far, None]).astype(np.float32)
+            lengths = norms.row_norms(features)
+            far = np.flatnonzero(lengths > largest)
+            features[far] *= (largest / lengths[far, None]).astype(np.float32)
         return features
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.errors import require_choice
-from privkde.kernels.norms import row_norms
+from privkde.kernels import norms
 from privkde.storage.user_blocks import Index
 
 OUTSIDE = ("reject", "project")
@@ -50,8 +50,8 @@ def checked_vectors(
     with np.errstate(over="ignore"):  # what overflows float32 is refused below
         vectors = np.ascontiguousarray(x, dtype=np.float32)
     named = np.arange(len(vectors)) if numbers is None else numbers
-    norms = row_norms(vectors)
-    bad = np.flatnonzero(~(norms <= LARGEST_NORM))
+    lengths = norms.row_norms(vectors)
+    bad = np.flatnonzero(~(lengths <= LARGEST_NORM))
     if len(bad):
         raise InvalidInputError(
             f"row {int(named[bad[0]])} has an entry that is NaN or infinite, or a norm beyond {LARGEST_NORM:g}"
@@ -59,18 +59,18 @@ def checked_vectors(
         )
     if not unit_norm:
         return vectors
-    over = norms > ROUNDED_UNIT
-    norms[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
-    far = np.flatnonzero(norms > (1.0 + ROUNDING_SLACK))
+    over = lengths > ROUNDED_UNIT
+    lengths[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
+    far = np.flatnonzero(lengths > (1.0 + ROUNDING_SLACK))
     if len(far) and outside == "reject":
         raise InvalidInputError(
             f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
             " contract excludes; scale the vectors, or let the client project them (outside='project')."
         )
-    over = norms > ROUNDED_UNIT
+    over = lengths > ROUNDED_UNIT
     if over.any():
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
-        vectors[over] = vectors[over] / norms[over, None]
+        vectors[over] = vectors[over] / lengths[over, None]
     return vectors
 
 

@@ -12,7 +12,7 @@ from accounting import Guarantee, InvalidInputError, Plan, PlanRequest, View, so
 from accounting.choosing import silent
 from accounting.comparing import Outcome, compare_bitsums, compare_labels, compare_rungs
 from accounting.planning import plan_with_advice
-from accounting.releases.composing import finite, joint_profile
+from accounting.releases.composing import finite, joint_profile, profile_of
 from accounting.releases.plan_curves import profile_curves
 from accounting.releases.release import Release
 from accounting.solving import SolveRequest
@@ -56,7 +56,7 @@ def profile_job(request: ProfileRequest) -> dict[str, Any]:
     """
     plan = Plan.from_json(request.plan)
     parts = [part.profile for part in Release.of_plan("profile", plan).parts]
-    named = {"record": joint_profile(parts)}
+    named = {"record": profile_of(plan)}
     if len(parts) > 1:  # a schedule reports the label in each of its releases
         named |= {"vector": parts[0], "label": joint_profile(parts[1:])}
     return {

@@ -16,6 +16,7 @@ from privkde.bitsum.three_negative_binomial import ThreeNegativeBinomialBitsum
 from privkde.draws.laws import KeepLabel, NegativeBinomial
 from privkde.draws.randomness import ByteStream, public_stream
 from privkde.draws.sampling import bernoulli
+from privkde.kernels import norms
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol import label_round as labels
 from privkde.protocol import parties
@@ -130,10 +131,10 @@ def counted_twice(right: Right, self: Analyzer, tally: Tally, n_users: int) -> N
     right(self, tally, 2 * n_users)
 
 
-@fault("any vector is taken", INNER, parties, "checked_vectors")
-def any_vector(_: Right, x: Any, dim: int, **options: Any) -> NDArray[np.float32]:
-    """The client does not check or clip the norm, so one user can move its bits further than planned for."""
-    return np.ascontiguousarray(x, dtype=np.float32)
+@fault("any vector is taken", INNER, norms, "row_norms")
+def any_vector(_: Right, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The client finds every vector short, so one user can move its bits further than planned for."""
+    return np.zeros(len(rows))
 
 
 @fault("features without √2", RESPONSE, GaussianFamily, "scaled_features")
