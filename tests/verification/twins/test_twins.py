@@ -26,6 +26,7 @@ from verification.twins import KERNEL_TWINS, TWINS, mechanism_twin
 from verification.twins.mechanism_twin import MechanismTwin
 
 WITHOUT_TWIN = {
+    "adaptive-budget",
     "plan-verifies",
     "kernel-means",
     "shuffler-order",
