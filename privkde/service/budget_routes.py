@@ -17,7 +17,7 @@ from privkde.service import documents, problems
 from privkde.service.jobs import release_of
 from privkde.service.problems import Problem, described
 from privkde.service.reading import Reads, StrictRoute, example, json_object
-from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest
+from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest, UseRequest
 
 ALL = described(*problems.EVERYWHERE, problems.NOT_FOUND, problems.UNAVAILABLE, problems.INVALID)
 NAMED = described(problems.NOT_FOUND, problems.UNKNOWN_BUDGET)
@@ -28,6 +28,7 @@ BudgetBody = Annotated[
     BudgetRequest, Reads(BudgetRequest), example({"name": "telemetry", "epsilon": 4.0, "delta": 1e-6})
 ]
 ReleaseBody = Annotated[ChargeRequest, Reads(ChargeRequest), example(RELEASE)]
+UseBody = Annotated[UseRequest, Reads(UseRequest), example({"schedule": "example"})]
 Credentials = Annotated[
     HTTPAuthorizationCredentials | None,
     Depends(HTTPBearer(auto_error=False, description="the token of the service, if it has one")),
@@ -121,7 +122,7 @@ async def charge(
 
 
 @router.post(
-    "/{name}/charges/{schedule}/uses",
+    "/{name}/uses",
     status_code=201,
     response_model=documents.Use,
     responses=NAMED | described(problems.UNAUTHORIZED, problems.USED_UP),
@@ -129,10 +130,13 @@ async def charge(
     summary="Take one of the times of a schedule",
 )
 async def use(
-    ledger: AnyLedger, name: str, schedule: str, idempotency_key: Annotated[str, Header(min_length=1, max_length=200)]
+    ledger: AnyLedger,
+    name: str,
+    idempotency_key: Annotated[str, Header(min_length=1, max_length=200)],
+    body: UseBody,
 ) -> dict[str, Any]:
-    """Counted once, however often it is sent with the same key; `schedule` is the key of its charge."""
-    return (await run_in_threadpool(lambda: ledger.use(name, schedule, key=idempotency_key))).to_json()
+    """Counted once, however often it is sent with the same key."""
+    return (await run_in_threadpool(lambda: ledger.use(name, body.schedule, key=idempotency_key))).to_json()
 
 
 async def _release(request: Request, body: ChargeRequest) -> tuple[Release, str | None]:

@@ -106,3 +106,10 @@ class BudgetRequest(Record):
     delta: Annotated[float, Rule("δ of all releases together; below 1", 0, 1)]
     view: Annotated[str, Rule(_VIEW, choices=tuple(map(str, VIEWS)))] = "communication"
     composition: Annotated[str, _COMPOSITION] = "adaptive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseRequest(Record):
+    """One of the times of a schedule."""
+
+    schedule: Annotated[str, Rule("the key with which the schedule was charged")]

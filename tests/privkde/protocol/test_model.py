@@ -695,7 +695,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(child, (*at, key))
 
 
-JUNK = (None, [], {}, "x", -1, 1e300, float("nan"), True, [[]], {"schema": 1})
+JUNK: tuple[Any, ...] = (None, [], {}, "x", -1, 1e300, float("nan"), True, [[]], {"schema": 1})
 
 
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
