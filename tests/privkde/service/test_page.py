@@ -391,7 +391,7 @@ def test_limits_choices_and_help_are_those_of_the_declaration(page: Page) -> Non
             assert limits == [field.rule.low, field.rule.high]
             assert control.get_attribute("step") == ("1" if field.kind is int else "any")
             assert control.evaluate("input => input.required") == field.required
-    assert shown == 13
+    assert shown == 15
     for name in ("repetitions", "bound", "bias"):
         words = fields_of(PlanRequest)[name].rule.unset
         assert page.locator(f"[data-unset={name}]").text_content() == f"blank: {words}"
