@@ -401,7 +401,7 @@ def test_the_api_can_be_tried_without_anything_from_elsewhere(context: BrowserCo
     pytest.importorskip("fastapi_swagger", reason="the extra 'api' is not installed")
     page = context.new_page()
     page.goto(service + "docs")
-    expect(page.locator(".opblock")).to_have_count(16, timeout=PATIENCE)
+    expect(page.locator(".opblock")).to_have_count(17, timeout=PATIENCE)
     operation = page.locator(".opblock", has_text="/v1/plan/estimate")
     operation.locator(".opblock-summary-control").click()
     operation.locator(".execute").click()

@@ -242,6 +242,9 @@ def test_plans_are_made_with_the_fault_planted() -> None:
 
 
 FOUND_BY = {
+    "forecast charged": "charged-classes",
+    "pld under adaptive choice": "adaptive-budget",
+    "cut mass forgotten in the filter": "adaptive-budget",
     "rr without correction": "bitsum-unbiased",
     "flips 10 % too rare": "bitsum-counts",
     "numpy's negative binomial": "samplers",
