@@ -136,6 +136,12 @@ class Plan:
 
         return profile_of(self)
 
+    def epsilon_of_one_release(self) -> float | None:
+        """ε of one of the plan's releases by itself, at the plan's δ; None if its accountant proves nothing of it."""
+        rung, protocol = LADDER[self.accountant], self.protocol()
+        facts = dataclasses.replace(self.request.facts(), n_releases=1)
+        return _achieved(rung, protocol, facts, protocol.promised_delta(self.request.delta), used=True)
+
     def to_pld(self, step: float = 1e-4) -> PrivacyLossDistribution:
         """The profile for dp-accounting, where it composes with others of the same step. See `Profile.to_pld`."""
         return self.profile.to_pld(step)

@@ -238,6 +238,10 @@ class Rates:
     computed: dict[int, Array] = field(default_factory=dict, compare=False)
     """Blocks that were computed; none depends on another."""
 
+    def whole(self) -> Array:
+        """The rates of all orders."""
+        return self.table(range(math.ceil(len(ORDERS) / BLOCK)))
+
     def table(self, blocks: Iterable[int]) -> Array:
         """The rates of all orders of these blocks; infinite for the others."""
         found = np.full((len(self.sketch), len(ORDERS)), math.inf)

@@ -21,7 +21,7 @@ import scipy
 from accounting.composition.shifted import conversion
 from accounting.errors import require_real
 from accounting.numerics.pmf import Array
-from accounting.releases.composing import basic_delta, basic_epsilon, exact_sum
+from accounting.releases.composing import basic_delta, basic_epsilon, exact_sum, finite
 from accounting.releases.cut_curve import Ratios
 from accounting.releases.release import Part, Release
 
@@ -48,6 +48,10 @@ class Price:
             largest_loss=exact_sum((price.largest_loss, times) for price, times in known),
         )
 
+    def to_json(self) -> dict[str, float | None]:
+        """As plain JSON values; None for a loss without a bound."""
+        return {"cut": self.cut, "rho": self.rho, "largest_loss": finite(self.largest_loss)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdaptiveFilter:
@@ -67,8 +71,8 @@ class AdaptiveFilter:
     @staticmethod
     def for_budget(epsilon: float, delta: float) -> AdaptiveFilter:
         """With the order that admits most of releases whose losses are close to normal: ρ = α(α−1)s/2, s largest."""
-        if delta == 0.0:
-            return AdaptiveFilter(epsilon=epsilon, delta=0.0, order=2.0)  # only largest losses count
+        if not AdaptiveFilter(epsilon=epsilon, delta=delta, order=2.0).has_tail:
+            return AdaptiveFilter(epsilon=epsilon, delta=delta, order=2.0)  # only largest losses count
 
         def admitted(log_excess: float) -> float:
             order = 1.0 + math.exp(log_excess)
@@ -91,44 +95,50 @@ class AdaptiveFilter:
     @property
     def _tail(self) -> float:
         """Ln of the part of δ that pays for the tail beyond ε."""
-        return math.log((1.0 - CUT_SHARE) * self.delta) if self.delta > 0.0 else -math.inf
+        return math.log((1.0 - CUT_SHARE) * self.delta) if self.has_tail else -math.inf
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether a part of δ is left for a tail: not for δ = 0, nor for one that cannot be halved."""
+        return (1.0 - CUT_SHARE) * self.delta > 0.0
 
     def price(self, release: Release) -> Price:
         """Of all parts and times of a release."""
         return Price.total((_price(self, part), release.times) for part in release.parts)
 
-    def _total(self, releases: Sequence[Release]) -> Price:
-        return Price.total((self.price(release), 1) for release in releases)
+    def _total(self, releases: Sequence[Release], paid: Sequence[Price]) -> Price:
+        return Price.total((price, 1) for price in (*paid, *map(self.price, releases[len(paid) :])))
 
-    def by_sums(self, releases: Sequence[Release]) -> bool:
+    def by_sums(self, releases: Sequence[Release], paid: Sequence[Price] = ()) -> bool:
         """Whether the first release brought in the sum rule."""
         first = releases[:1]
-        return self._by_price(first) > self.epsilon and basic_epsilon(first, self.delta) <= self.epsilon
+        return self._by_price(first, paid[:1]) > self.epsilon and basic_epsilon(first, self.delta) <= self.epsilon
 
-    def spent(self, releases: Sequence[Release]) -> float:
+    def spent(self, releases: Sequence[Release], paid: Sequence[Price] = ()) -> float:
         """The ε for which these releases would have been admitted; infinite if δ does not suffice for any.
 
-        It is an odometer: it holds with δ whenever one stops to read it. Source: docs/proofs/releases.md, Theorem 4.
+        It is an odometer: it holds with δ whenever one stops to read it. `paid` are prices of the first releases that
+        were fixed when they were charged; the others are priced now. Source: docs/proofs/releases.md, Theorem 4.
         """
-        if self.by_sums(releases):
+        if self.by_sums(releases, paid):
             return basic_epsilon(releases, self.delta)
-        return self._by_price(releases)
+        return self._by_price(releases, paid)
 
-    def _by_price(self, releases: Sequence[Release]) -> float:
-        total = self._total(releases)
+    def _by_price(self, releases: Sequence[Release], paid: Sequence[Price]) -> float:
+        total = self._total(releases, paid)
         if total.cut > self.cut_allowance:
             return math.inf
         needed = self.epsilon + (total.rho - self.allowance) / (self.order - 1.0)
         return min(total.largest_loss, max(0.0, math.nextafter(needed, math.inf)))
 
-    def delta_spent(self, releases: Sequence[Release]) -> float:
+    def delta_spent(self, releases: Sequence[Release], paid: Sequence[Price] = ()) -> float:
         """δ at the whole ε: what is cut off, and the tail beyond ε; at most 1."""
-        if self.by_sums(releases):
+        if self.by_sums(releases, paid):
             return basic_delta(releases) if basic_epsilon(releases, 1.0) <= self.epsilon else 1.0
-        total = self._total(releases)
+        total = self._total(releases, paid)
         tail = 0.0
         if total.largest_loss > self.epsilon:
-            tail = math.exp(min(0.0, total.rho - self.allowance + self._tail)) if self.delta > 0.0 else 1.0
+            tail = math.exp(min(0.0, total.rho - self.allowance + self._tail)) if self.has_tail else 1.0
         return min(1.0, total.cut + tail)
 
 
@@ -139,8 +149,10 @@ def _price(rule: AdaptiveFilter, part: Part) -> Price:
     curved = np.array([[curve.cut, float(curve.at(np.array([rule.order]))[0])] for curve in part.curves]).reshape(-1, 2)
     cuts, rhos = np.append(cuts, curved[:, 0]), np.append(rhos, curved[:, 1])
     largest = np.append(largest, np.full(len(curved), math.inf))
-    if rule.delta == 0.0:
+    if not rule.has_tail:
         best = int(np.argmin(np.where(cuts == 0.0, largest, math.inf)))
+    elif rule.allowance <= 0.0:  # no ρ is admitted
+        best = int(np.argmin(cuts / rule.cut_allowance + largest / rule.epsilon))
     else:
         best = int(np.argmin(cuts / rule.cut_allowance + rhos / rule.allowance))
     return Price(cut=float(cuts[best]), rho=float(rhos[best]), largest_loss=float(largest[best]))

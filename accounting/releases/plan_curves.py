@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from accounting.composition import LADDER, Basic, PrivacyLossComposition
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Curve", "cut_curves", "implied_curve", "label_curve", "profile_curves", "promised_curve"]
 
-FINE_POINTS = 240
+FINE_POINTS = 120
 STRIDE = 1.05
 SMALLEST_SHARE = 1e-6
 """Promised profiles go down to this share of δ; what is left counts as infinite loss."""
@@ -48,6 +49,7 @@ def promised_curve(plan: Plan) -> Curve:
     at = rung.profile(protocol, touched, near_epsilon=epsilon, delta=delta)
     if at is None:
         at = PrivacyLossComposition().profile(protocol, touched, near_epsilon=epsilon, delta=delta)
+    at = lru_cache(maxsize=None)(at)  # two neighbors are compared at a time
     end = epsilon
     while at(end) > SMALLEST_SHARE * delta and at(STRIDE * end) < at(end) / STRIDE:  # below: mass at infinite loss
         end *= STRIDE

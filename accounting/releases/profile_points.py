@@ -6,7 +6,7 @@ Source: docs/proofs/releases.md, sections 1, 2, 5 and 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -168,6 +168,15 @@ class Profile:
     def to_json(self) -> list[list[float]]:
         """The points."""
         return [list(point) for point in self.points]
+
+    @staticmethod
+    def from_json(points: Sequence[Sequence[float]]) -> Profile:
+        """Inverse of `to_json`. Refuses what is not a profile."""
+        try:
+            pairs = tuple((float(epsilon), float(delta)) for epsilon, delta in points)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"a profile is a list of pairs (ε, δ): {error}; write it again.") from error
+        return Profile(points=pairs)
 
 
 def _above_chord(left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]) -> bool:

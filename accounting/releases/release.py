@@ -5,6 +5,8 @@ Source: docs/proofs/releases.md.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -125,6 +127,15 @@ class Release:
         guarantee = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=view)
         return Release(name=name, guarantee=guarantee, parts=(Part(profile=profile, curves=curves),), times=times)
 
+    def repeated(self, times: int) -> Release:
+        """A schedule: this release so many times."""
+        require_integer("times", times, low=1, high=MOST_TIMES)
+        return dataclasses.replace(self, times=times * self.times, collections=times * self.collections)
+
+    def dumps(self) -> str:
+        """The document as text, for `privkde budget charge --release`."""
+        return json.dumps(self.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return {
@@ -155,13 +166,12 @@ class Release:
 
 def _part(data: Mapping[str, Any]) -> Part:
     return Part(
-        profile=Profile(points=_pairs(data["profile"])),
-        curves=tuple(CutCurve(cut=curve["cut"], points=_pairs(curve["points"])) for curve in data.get("curves", ())),
+        profile=Profile.from_json(data["profile"]),
+        curves=tuple(
+            CutCurve(cut=curve["cut"], points=tuple((float(order), float(rho)) for order, rho in curve["points"]))
+            for curve in data.get("curves", ())
+        ),
     )
-
-
-def _pairs(points: Any) -> tuple[tuple[float, float], ...]:
-    return tuple((float(x), float(y)) for x, y in points)
 
 
 def plan_parts(plan: Plan) -> tuple[Part, ...]:

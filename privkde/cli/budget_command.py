@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import secrets
@@ -14,8 +15,8 @@ from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
-from privkde.cli.parsing import Parser, read_plan, real, whole
-from privkde.display.tables import charge_table, history_table, quote_table, standings_table
+from privkde.cli.parsing import Parser, read_json, read_plan, real, whole
+from privkde.display.tables import charge_table, history_table, quote_table, standing_details, standings_table
 from privkde.ledger import (
     Budget,
     BudgetExceededError,
@@ -70,6 +71,7 @@ def _add_charge(charge: argparse.ArgumentParser) -> None:
     what = charge.add_mutually_exclusive_group(required=True)
     what.add_argument("--plan", type=Path, metavar="FILE", help="a collection by this plan")
     what.add_argument("--epsilon", type=real, metavar="X", help="anything that is (ε, δ)-DP for replacing one record")
+    what.add_argument("--release", dest="document", type=Path, metavar="FILE", help="what `Release.dumps` wrote")
     charge.add_argument("--delta", type=real, metavar="X", help="with --epsilon (default: 0)")
     charge.add_argument("--name", dest="release", required=True, metavar="TEXT", help="what is released, for people")
     charge.add_argument("--key", metavar="TEXT", help="a key is charged only once (default: a fresh key)")
@@ -84,6 +86,7 @@ def _add_use(use: argparse.ArgumentParser) -> None:
     use.add_argument("budget", metavar="NAME")
     use.add_argument("schedule", metavar="KEY", help="the key with which the schedule was charged")
     use.add_argument("--key", required=True, metavar="TEXT", help="a key is counted only once")
+    use.add_argument("--plan", type=Path, metavar="FILE", help="the plan that is run; refused if it is another one")
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -111,8 +114,8 @@ def _create(parsed: argparse.Namespace) -> None:
 
 def _charge(parsed: argparse.Namespace) -> int:
     """Returns the exit code: 1 if the budget is exceeded and nothing was charged."""
-    if parsed.plan is not None and parsed.delta is not None:
-        raise InvalidInputError("--delta has no effect with --plan, which names its own; leave it out.")
+    if parsed.epsilon is None and parsed.delta is not None:
+        raise InvalidInputError("--delta belongs to --epsilon: plans and releases name their own; leave it out.")
     plan = None if parsed.plan is None else read_plan(parsed.plan)
     console = Console()
     with Ledger.open(parsed.ledger, create=False) as ledger:
@@ -139,6 +142,9 @@ def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> R
     """The release to charge, stated for the budget's view."""
     if plan is not None:
         return Release.of_plan(parsed.release, plan, view=budget.view, times=parsed.times)
+    if parsed.document is not None:
+        release = Release.from_json(read_json(parsed.document, "write it with `Release.dumps`."))
+        return dataclasses.replace(release, name=parsed.release).repeated(parsed.times)
     promise = Guarantee(
         epsilon=parsed.epsilon,
         delta=parsed.delta or 0.0,
@@ -150,9 +156,10 @@ def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> R
 
 def _use(parsed: argparse.Namespace) -> int:
     """Returns the exit code: 1 if all times are used."""
+    digest = None if parsed.plan is None else read_plan(parsed.plan).sha256()
     with Ledger.open(parsed.ledger, create=False) as ledger:
         try:
-            use = ledger.use(parsed.budget, parsed.schedule, key=parsed.key)
+            use = ledger.use(parsed.budget, parsed.schedule, key=parsed.key, plan_sha256=digest)
         except ScheduleUsedUpError as error:
             print(f"privkde: refused: {error}", file=sys.stderr)
             return EXIT_EXCEEDED
@@ -168,7 +175,8 @@ def _show(parsed: argparse.Namespace) -> None:
         documents = [standing.to_json() for standing in standings]
         _write_json(documents[0] if parsed.budget else documents)
         return
-    Console().print(standings_table(standings))
+    details = standing_details(standings[0]) if parsed.budget else []
+    Console().print(standings_table(standings), *details, sep="\n")
 
 
 def _history(parsed: argparse.Namespace) -> None:

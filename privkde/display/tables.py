@@ -33,6 +33,10 @@ def plan_table(plan: Plan) -> Table:
     table = _facts("Plan")
     over, once = ("", "") if request.releases == 1 else (f" over {request.releases:,} releases", ", one release")
     table.add_row(f"promise{over}", "\n".join(str(g) for g in plan.guarantees))
+    alone = plan.epsilon_of_one_release() if request.releases > 1 else None
+    if alone is not None:
+        of_what = " for the vector" if request.label_epsilon is not None else ""
+        table.add_row("one release alone", f"ε = {alone:.4g} at the same δ{of_what}")
     facts = request.facts()
     table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("users", _users(plan))
@@ -209,9 +213,34 @@ def standings_table(standings: Sequence[Standing]) -> Table:
             f"{_delta(standing.delta_spent)} of {budget.delta:.3g}",
             f"{standing.n_charges:,}",
             str(budget.view),
-            str(budget.composition),
+            f"{budget.composition}{' (sums)' if standing.by_sums else ''}",
         )
+    if any(standing.budget.composition == "pld" for standing in standings):
+        table.caption = "pld holds only if all releases were fixed before the first of them."
     return table
+
+
+def standing_details(standing: Standing) -> list[Table]:
+    """The cohorts and schedules of a budget, if it has any."""
+    tables = []
+    if standing.cohorts:
+        cohorts = _table("Cohorts (with what is about everybody)")
+        cohorts.add_column("cohort", style="bold", overflow="fold")
+        cohorts.add_column("ε spent", justify="right", no_wrap=True)
+        for cohort, epsilon in sorted(standing.cohorts.items()):
+            cohorts.add_row(cohort, f"{epsilon:.6g} of {standing.budget.epsilon:.6g}")
+        tables.append(cohorts)
+    if standing.schedules:
+        schedules = _table("Schedules")
+        schedules.add_column("release", style="bold", overflow="fold")
+        schedules.add_column("key", overflow="fold")
+        schedules.add_column("used", justify="right", no_wrap=True)
+        for schedule in standing.schedules:
+            schedules.add_row(
+                escape(schedule.name), escape(schedule.key), f"{schedule.used:,} of {schedule.times:,} times"
+            )
+        tables.append(schedules)
+    return tables
 
 
 def history_table(budget: str, charges: Sequence[Charge]) -> Table:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from accounting import InvalidInputError, View
+from accounting.releases.adaptive import Price
 from accounting.releases.composing import Spent, basic_delta, basic_epsilon, spent
 from accounting.releases.release import Release
 from privkde.ledger.records import (
@@ -17,6 +18,7 @@ from privkde.ledger.records import (
     Charge,
     Composition,
     Quote,
+    Schedule,
     Standing,
     Use,
     require_cohort,
@@ -102,9 +104,18 @@ class Ledger:
         with self._store.transaction() as rows:
             budget = rows.budget(name)
             charges = rows.charges(budget)
-        paths = [_path(charges, cohort) for cohort in _cohorts(charges)]
-        worst = max((path[-1].after for path in paths if path), key=_cost, default=_nothing(budget))
-        return Standing(budget=budget, ladder=worst, n_charges=len(charges))
+            used = {charge.key: len(rows.uses(charge)) for charge in charges if charge.release.collections > 1}
+        paths = {cohort: _path(charges, cohort) for cohort in _cohorts(charges)}
+        ladders = {cohort: path[-1].after if path else _nothing(budget) for cohort, path in paths.items()}
+        most = max(ladders, key=lambda cohort: _cost(ladders[cohort]))
+        return Standing(
+            budget=budget,
+            ladder=ladders[most],
+            n_charges=len(charges),
+            by_sums=_by_sums(budget, paths[most]),
+            cohorts={cohort: _cost(ladder) for cohort, ladder in ladders.items() if cohort is not None},
+            schedules=tuple(Schedule.of(charge, used[charge.key]) for charge in charges if charge.key in used),
+        )
 
     def history(self, name: str) -> tuple[Charge, ...]:
         """The budget's charges, first to last."""
@@ -159,6 +170,7 @@ class Ledger:
                 number=len(charges) + 1,
                 key=key,
                 release=release,
+                price=None if budget.filter is None else budget.filter.price(release),
                 cohort=cohort,
                 plan_sha256=plan_sha256,
                 spent_before=quote.before.epsilon,
@@ -168,18 +180,25 @@ class Ledger:
             rows.add_charge(charge)
         return charge
 
-    def use(self, name: str, schedule: str, *, key: str) -> Use:
+    def use(self, name: str, schedule: str, *, key: str, plan_sha256: str | None = None) -> Use:
         """Take one of the times of a schedule that was charged with the key `schedule`, before it is published.
 
-        Taking one again with the same key returns the same. Raises `ScheduleUsedUpError` if none is left.
+        Give the hash of the plan that is run, and a schedule that was charged for another plan is refused. Taking one
+        again with the same key returns the same. Raises `ScheduleUsedUpError` if none is left.
         """
         require_key(key)
+        require_sha256(plan_sha256)
         with self._store.transaction(writing=True) as rows:
             budget = rows.budget(name, lock=True)
             charge = next((charge for charge in rows.charges(budget) if charge.key == schedule), None)
             if charge is None:
                 raise InvalidInputError(
                     f"budget {name!r} has no charge with key {schedule!r}; charge the schedule first."
+                )
+            if plan_sha256 is not None and charge.plan_sha256 != plan_sha256:
+                raise InvalidInputError(
+                    f"plan_sha256={plan_sha256!r} is not the plan that {schedule!r} was charged for, which is"
+                    f" {charge.plan_sha256!r}; run that plan, or charge this one."
                 )
             uses = rows.uses(charge)
             earlier = next((use for use in uses if use.key == key), None)
@@ -226,13 +245,25 @@ def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release, cohort
     budget.refuse_unlike(release)
     quotes = []
     for group in _cohorts(charges) if cohort is None else (cohort,):
-        before = _releases(_path(charges, group))
-        quotes.append(Quote(budget=budget, before=composed(budget, before), after=composed(budget, (*before, release))))
+        path = _path(charges, group)
+        before, paid = _releases(path), _prices(budget, path)
+        after = composed(budget, (*before, release), paid)
+        quotes.append(Quote(budget=budget, before=composed(budget, before, paid), after=after))
     return max(quotes, key=lambda quote: _cost(quote.after))
 
 
 def _releases(charges: Sequence[Charge]) -> tuple[Release, ...]:
     return tuple(charge.release for charge in charges)
+
+
+def _prices(budget: Budget, charges: Sequence[Charge]) -> tuple[Price, ...]:
+    """What an adaptive budget paid; charges of ledgers that did not record it are priced now."""
+    rule = budget.filter
+    return () if rule is None else tuple(charge.price or rule.price(charge.release) for charge in charges)
+
+
+def _by_sums(budget: Budget, charges: Sequence[Charge]) -> bool:
+    return budget.filter is not None and budget.filter.by_sums(_releases(charges), _prices(budget, charges))
 
 
 def _cost(ladder: Spent) -> float:
@@ -248,15 +279,16 @@ def _now() -> str:
 
 
 @lru_cache(maxsize=16)
-def composed(budget: Budget, releases: tuple[Release, ...]) -> Spent:
+def composed(budget: Budget, releases: tuple[Release, ...], paid: tuple[Price, ...] = ()) -> Spent:
     """What all releases together take from a budget; only ways that its composition allows count.
 
-    Results are remembered, so that a charge can compose before it locks the budget and need not do so again.
+    `paid` are the prices of the first releases in an adaptive budget, as they were charged. Results are remembered, so
+    that a charge can compose before it locks the budget and need not do so again.
     """
     delta = budget.delta
     if budget.composition is Composition.PLD:
         return spent(releases, delta, epsilon=budget.epsilon)
     if budget.filter is not None:
         rule = budget.filter
-        return Spent(delta=delta, adaptive=rule.spent(releases), at_budget=rule.delta_spent(releases))
+        return Spent(delta=delta, adaptive=rule.spent(releases, paid), at_budget=rule.delta_spent(releases, paid))
     return Spent(delta=delta, basic=basic_epsilon(releases, delta), at_budget=basic_delta(releases))

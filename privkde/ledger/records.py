@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
 from accounting.errors import require_choice, require_real
-from accounting.releases.adaptive import AdaptiveFilter
+from accounting.releases.adaptive import AdaptiveFilter, Price
 from accounting.releases.composing import Spent, finite
 from accounting.releases.release import Release
 from privkde.ledger.refusals import BudgetExceededError
@@ -116,6 +117,8 @@ class Charge:
     number: int
     key: str
     release: Release
+    price: Price | None = None
+    """What an adaptive budget paid, as the library computed it then; None with other compositions."""
     cohort: str | None = None
     plan_sha256: str | None
     spent_before: float
@@ -159,6 +162,7 @@ class Charge:
             "times": self.release.times,
             "cohort": self.cohort,
             "plan_sha256": self.plan_sha256,
+            "price": None if self.price is None else self.price.to_json(),
             "spent_before": self.spent_before,
             "spent_after": self.spent_after,
             "delta_after": self.after.at_budget,
@@ -182,6 +186,21 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A charge for several collections, and how many of them were used."""
+
+    name: str
+    key: str
+    used: int
+    times: int
+
+    @staticmethod
+    def of(charge: Charge, used: int) -> Schedule:
+        """The schedule that a charge paid for."""
+        return Schedule(name=charge.name, key=charge.key, used=used, times=charge.release.collections)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """What is spent of a budget, and what is left.
 
@@ -192,6 +211,11 @@ class Standing:
     budget: Budget
     ladder: Spent
     n_charges: int
+    by_sums: bool = False
+    """Whether ε and δ of an adaptive budget just add up, because its first release fits in no other way."""
+    cohorts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """ε spent for the people of each cohort, releases about everybody included."""
+    schedules: tuple[Schedule, ...] = ()
 
     @property
     def spent(self) -> float:
@@ -231,6 +255,9 @@ class Standing:
             "delta_remaining": self.delta_remaining,
             "odometer": None if self.odometer is None else finite(self.odometer),
             "n_charges": self.n_charges,
+            "by_sums": self.by_sums,
+            "cohorts": dict(self.cohorts),
+            "schedules": [dataclasses.asdict(schedule) for schedule in self.schedules],
             "ladder": self.ladder.to_json(),
         }
 

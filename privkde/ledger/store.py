@@ -14,13 +14,14 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from accounting.releases.adaptive import Price
 from accounting.releases.composing import WAYS, Spent, finite
 from accounting.releases.release import Release
 from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
 from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
 
-VERSION = 2
+VERSION = 3
 _tables = sa.MetaData()
 _version = sa.Table("privkde_ledger", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 _budgets = sa.Table(
@@ -52,6 +53,9 @@ _charges = sa.Table(
     sa.Column("renyi", sa.Double),
     sa.Column("adaptive", sa.Double),
     sa.Column("at_budget", sa.Double),
+    sa.Column("cut", sa.Double),
+    sa.Column("rho", sa.Double),
+    sa.Column("largest_loss", sa.Double),
     sa.UniqueConstraint("budget", "key"),
 )
 _uses = sa.Table(
@@ -64,8 +68,11 @@ _uses = sa.Table(
     sa.Column("created", sa.String(40), nullable=False),
     sa.UniqueConstraint("budget", "schedule", "key"),
 )
-_SINCE_2 = (_budgets.c.order, _charges.c.cohort, _charges.c.renyi, _charges.c.adaptive, _charges.c.at_budget)
-"""Columns that ledgers of version 1 lack; empty there."""
+_SINCE = {
+    2: (_budgets.c.order, _charges.c.cohort, _charges.c.renyi, _charges.c.adaptive, _charges.c.at_budget),
+    3: (_charges.c.cut, _charges.c.rho, _charges.c.largest_loss),
+}
+"""Columns that each version added; empty in older rows. The table of uses came with version 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,7 @@ class Rows:
         }
         row["release"] = json.dumps(charge.release.to_json(), allow_nan=False)
         row |= {way: finite(getattr(charge.after, way)) for way in WAYS} | {"at_budget": charge.after.at_budget}
+        row |= {} if charge.price is None else charge.price.to_json()
         self.connection.execute(sa.insert(_charges).values(row))
 
 
@@ -171,28 +179,29 @@ class Store:
                     _tables.create_all(rows.connection)
                     rows.connection.execute(sa.insert(_version).values(version=VERSION))
                     version = VERSION
-        if version == 1:
-            self._bring_to_2()
+        if version < VERSION:
+            self._bring_up_to_date()
         elif version != VERSION:
             raise LedgerUnavailableError(
                 f"ledger {self.shown!r} has format {version}, but this privkde knows only {VERSION}; update privkde."
             )
 
-    def _bring_to_2(self) -> None:
-        """Add what version 2 has: all at once, and never twice."""
+    def _bring_up_to_date(self) -> None:
+        """Add what later versions have: all at once, and never twice."""
         with self.transaction(writing=True) as rows:
             lock_creation(rows.connection)
-            if _stored_version(rows.connection) != 1:  # another process may have been faster
+            version = _stored_version(rows.connection)
+            if version is None or version >= VERSION:  # another process may have been faster
                 return
             quote = rows.connection.dialect.identifier_preparer.quote
-            for column in _SINCE_2:
+            for column in (column for since, added in _SINCE.items() if since > version for column in added):
                 table, name, kind = (
                     quote(column.table.name),
                     quote(column.name),
                     column.type.compile(rows.connection.dialect),
                 )
                 rows.connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-            _uses.create(rows.connection)
+            _uses.create(rows.connection, checkfirst=True)
             rows.connection.execute(sa.update(_version).values(version=VERSION))
 
     def _refuse_creation(self, connection: sa.Connection, *, create: bool) -> None:
@@ -221,9 +230,16 @@ def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
         number=row.number,
         key=row.key,
         release=Release.from_json(json.loads(row.release)),
+        price=_stored_price(row),
         cohort=row.cohort,
         plan_sha256=row.plan_sha256,
         spent_before=row.spent_before,
         after=Spent(delta=budget.delta, at_budget=row.at_budget, **ways),
         created=row.created,
     )
+
+
+def _stored_price(row: sa.Row[Any]) -> Price | None:
+    if row.cut is None:
+        return None
+    return Price(cut=row.cut, rho=row.rho, largest_loss=math.inf if row.largest_loss is None else row.largest_loss)

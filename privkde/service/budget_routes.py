@@ -136,7 +136,10 @@ async def use(
     body: UseBody,
 ) -> dict[str, Any]:
     """Counted once, however often it is sent with the same key."""
-    return (await run_in_threadpool(lambda: ledger.use(name, body.schedule, key=idempotency_key))).to_json()
+    taken = await run_in_threadpool(
+        lambda: ledger.use(name, body.schedule, key=idempotency_key, plan_sha256=body.plan_sha256)
+    )
+    return taken.to_json()
 
 
 async def _release(request: Request, body: ChargeRequest) -> tuple[Release, str | None]:

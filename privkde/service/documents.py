@@ -153,6 +153,15 @@ class Budgets(TypedDict):
     budgets: list[Budget]
 
 
+class Schedule(TypedDict):
+    """A charge for several collections, and how many of them were used."""
+
+    name: str
+    key: str
+    used: int
+    times: int
+
+
 class Standing(TypedDict):
     """What is spent of a budget and what is left."""
 
@@ -163,7 +172,18 @@ class Standing(TypedDict):
     delta_remaining: float | None
     odometer: float | None
     n_charges: int
+    by_sums: bool
+    cohorts: dict[str, float]
+    schedules: list[Schedule]
     ladder: Costs
+
+
+class Price(TypedDict):
+    """What a release takes from the rule of an adaptive budget; a loss without a bound is null."""
+
+    cut: float
+    rho: float
+    largest_loss: float | None
 
 
 class Charge(TypedDict):
@@ -178,6 +198,7 @@ class Charge(TypedDict):
     times: int
     cohort: str | None
     plan_sha256: str | None
+    price: Price | None
     spent_before: float
     spent_after: float
     delta_after: float | None

@@ -113,3 +113,6 @@ class UseRequest(Record):
     """One of the times of a schedule."""
 
     schedule: Annotated[str, Rule("the key with which the schedule was charged")]
+    plan_sha256: Annotated[
+        str | None, Rule("hash of the plan that is run: refused if the schedule is of another", unset="not compared")
+    ] = None

@@ -1,8 +1,8 @@
 """All adaptive ways to spend a budget on a small menu: the exact δ of the best of them.
 
 A strategy looks at all that was shown before it chooses the next release from the menu. Every entry is the worst
-(ε, δ)-DP pair for its ε and δ. So a state is how often each entry was released and the sum of the losses so far, and
-the best strategy follows by going back from the end. Source: docs/proofs/releases.md, section 8.
+(ε, δ)-DP pair for its ε and δ. So a state is which entry was released first, how often each was released and the sum of
+the losses so far, and the best strategy follows by going back from the end. Source: docs/proofs/releases.md, section 8.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 
 Counts = tuple[int, ...]
-Admits = Callable[[Counts], bool]
-"""Whether a rule lets each entry of the menu be released so often."""
+Admits = Callable[[int, Counts], bool]
+"""Whether a rule lets each entry of the menu be released so often, if a given one was released first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,14 @@ def largest_delta(menu: Sequence[Entry], step: float, admits: Admits, epsilon: f
     """
 
     @cache
-    def best(counts: Counts, loss: int) -> float:
+    def best(first: int | None, counts: Counts, loss: int) -> float:
         value = max(0.0, -math.expm1(epsilon - loss * step))
         for i, entry in enumerate(menu):
             after = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
-            if sum(after) <= MOST_RELEASES and admits(after):
+            start = i if first is None else first
+            if sum(after) <= MOST_RELEASES and admits(start, after):
                 outcomes = entry.outcomes(step)
-                value = max(value, entry.delta + sum(p * best(after, loss + steps) for steps, p in outcomes))
+                value = max(value, entry.delta + sum(p * best(start, after, loss + steps) for steps, p in outcomes))
         return value
 
-    return best((0,) * len(menu), 0)
+    return best(None, (0,) * len(menu), 0)

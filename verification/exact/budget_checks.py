@@ -54,8 +54,10 @@ def _best(budget: Budget, menu: tuple[Entry, ...]) -> float:
     releases = [_worst_release(entry) for entry in menu]
 
     @cache
-    def admits(counts: Counts) -> bool:
-        chosen = tuple(release for release, count in zip(releases, counts, strict=True) for _ in range(count))
+    def admits(first: int, counts: Counts) -> bool:
+        others = [release for release, count in zip(releases, counts, strict=True) for _ in range(count)]
+        others.remove(releases[first])
+        chosen = (releases[first], *others)
         return ledger.composed(budget, chosen).epsilon <= budget.epsilon
 
     return largest_delta(menu, STEP, admits, budget.epsilon)

@@ -636,7 +636,7 @@ def test_theorem_2_with_wide_intervals_is_valid_and_worse(monkeypatch: pytest.Mo
     coarse(monkeypatch)
     wide = found._ball(2.0)
     below = float(shifts(1.0, 3)[-2])
-    rest, failure = coins(30_000, found.touched, found.any_data.cuts)
+    rest, failure = coins(30_000, found.touched, found.any_data.cuts, every_order=False)
     by_hand = 0.0
     for atoms in corners(found.loss, 1.0):
         upper = atoms.lower * atoms.ratios
@@ -656,7 +656,7 @@ def test_coins_are_as_many_as_the_worst_data_leaves(n_users: int) -> None:
     """All others at (1, 1)/√2 but for the slack of the norm: s_j = 0.501 in both; fair coins from their exact law."""
     touched = shifting(768, 1.0, ball=True)
     cuts = (Cut.spending(4e-7, touched, linear=0.5), Cut(0.0, 0.0))
-    rest, failure = coins(n_users, touched, cuts)
+    rest, failure = coins(n_users, touched, cuts, every_order=False)
     share = 1.0 - math.sqrt(COIN_SHARE)
     enough = math.floor(0.87 * share * (n_users - 1))
     few = float(stats.binom.cdf(enough - 1, n_users - 1, share))
@@ -675,7 +675,7 @@ def test_coins_are_as_many_as_the_worst_data_leaves(n_users: int) -> None:
 def test_too_few_coins_are_paid_for() -> None:
     """n = 2 000: some instance of four lacks coins with probability up to 3 %, far above all else at ε = 6."""
     found = bound_of(rr(2_000, 0.05), shifting(4, 1.0, ball=True), 1e-4)
-    _, failure = coins(2_000, found.touched, found.any_data.cuts)
+    _, failure = coins(2_000, found.touched, found.any_data.cuts, every_order=False)
     assert failure == pytest.approx(4 * math.exp(-(0.13**2) / 2 * 1999 * (1 - math.sqrt(0.501))))
     assert 0.01 < failure <= found._ball(6.0) < 1.1 * failure
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,34 +13,36 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting import InvalidInputError
-from accounting.releases.adaptive import AdaptiveFilter
-from accounting.releases.composing import spent
+from accounting.releases.adaptive import AdaptiveFilter, Price
+from accounting.releases.composing import basic_epsilon, spent
 from accounting.releases.release import Release
 from tests.accounting.releases.known_releases import SMALL, plain
 from tests.plans import plan_for
-from verification.exact.adaptive_strategies import Counts, Entry, largest_delta
+from verification.exact.adaptive_strategies import Admits, Counts, Entry, largest_delta
 
 STEP = 0.1
-Admits = Callable[[Counts], bool]
 
 
-def releases_of(menu: tuple[Entry, ...], counts: Counts) -> list[Release]:
-    return [
-        plain(round(entry.steps * STEP, 9), entry.delta)
-        for entry, count in zip(menu, counts, strict=True)
-        for _ in range(count)
-    ]
+def worst_of(entry: Entry) -> Release:
+    return plain(round(entry.steps * STEP, 9), entry.delta)
+
+
+def releases_of(menu: tuple[Entry, ...], first: int, counts: Counts) -> list[Release]:
+    """So many of each entry, one of the `first` kind first."""
+    others = [worst_of(entry) for entry, count in zip(menu, counts, strict=True) for _ in range(count)]
+    others.remove(worst_of(menu[first]))
+    return [worst_of(menu[first]), *others]
 
 
 def filter_rule(rule: AdaptiveFilter, menu: tuple[Entry, ...]) -> Admits:
-    return cache(lambda counts: rule.spent(releases_of(menu, counts)) <= rule.epsilon)
+    return cache(lambda first, counts: rule.spent(releases_of(menu, first, counts)) <= rule.epsilon)
 
 
 def fixed_rule(epsilon: float, delta: float, menu: tuple[Entry, ...]) -> Admits:
     """Lists that would keep the promise if they were fixed beforehand, exactly."""
 
     @cache
-    def admits(counts: Counts) -> bool:
+    def admits(first: int, counts: Counts) -> bool:
         laws, infinite = {0: 1.0}, 0.0
         for entry, count in zip(menu, counts, strict=True):
             for _ in range(count):
@@ -87,7 +88,7 @@ def test_cuts_that_are_not_added_up_are_found(monkeypatch: pytest.MonkeyPatch) -
 def test_the_search_finds_what_a_fixed_list_reaches() -> None:
     """With one entry there is nothing to choose but when to stop, which does not help: k worst pairs are reached."""
     menu, epsilon = (Entry(steps=3, delta=1e-3),), 0.5
-    reached = largest_delta(menu, STEP, lambda counts: counts[0] <= 4, epsilon)
+    reached = largest_delta(menu, STEP, lambda _, counts: counts[0] <= 4, epsilon)
     ups = np.arange(5)
     up = 0.999 / (1.0 + math.exp(-0.3))
     laws = np.array([math.comb(4, k) * up**k * (0.999 - up) ** (4 - k) for k in ups])
@@ -152,17 +153,52 @@ def test_what_is_spent_holds_whenever_one_stops_to_read_it() -> None:
     rule, menu = AdaptiveFilter.for_budget(1.5, 1e-2), (Entry(steps=2), Entry(steps=5, delta=1e-3))
 
     @cache
-    def beyond(counts: Counts, loss: int) -> float:
-        reading = rule.spent(releases_of(menu, counts))
+    def beyond(first: int | None, counts: Counts, loss: int) -> float:
+        reading = 0.0 if first is None else rule.spent(releases_of(menu, first, counts))
         value = max(0.0, -math.expm1(reading - loss * STEP))
         for i, entry in enumerate(menu):
-            after = (counts[0] + (i == 0), counts[1] + (i == 1))
-            if sum(after) <= 9 and math.isfinite(rule.spent(releases_of(menu, after))):
+            after, start = (counts[0] + (i == 0), counts[1] + (i == 1)), i if first is None else first
+            if sum(after) <= 9 and math.isfinite(rule.spent(releases_of(menu, start, after))):
                 outcomes = entry.outcomes(STEP)
-                value = max(value, entry.delta + sum(p * beyond(after, loss + steps) for steps, p in outcomes))
+                value = max(value, entry.delta + sum(p * beyond(start, after, loss + steps) for steps, p in outcomes))
         return value
 
-    assert 0.0 < beyond((0, 0), 0) <= 1e-2
+    assert 0.0 < beyond(None, (0, 0), 0) <= 1e-2
+
+
+def test_a_first_release_that_brings_in_sums_is_tried_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the first release may bring in sums. A rule that lets each list keep either of the two is refuted."""
+    rule, menu = AdaptiveFilter.for_budget(1.5, 1e-2), (Entry(steps=1, delta=1e-2), Entry(steps=2))
+    assert rule.by_sums([worst_of(menu[0])])
+    assert not rule.by_sums([worst_of(menu[1])])
+    assert 0.99e-2 < largest_delta(menu, STEP, filter_rule(rule, menu), 1.5) <= 1e-2
+
+    @cache
+    def either(first: int, counts: Counts) -> bool:
+        releases = releases_of(menu, first, counts)
+        return min(rule.spent(releases), basic_epsilon(releases, rule.delta)) <= rule.epsilon
+
+    monkeypatch.setattr(AdaptiveFilter, "by_sums", lambda *_: False)
+    assert largest_delta(menu, STEP, either, 1.5) > 1.1e-2
+
+
+def test_prices_that_were_paid_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A library that prices differently changes what the next release costs, not what the last one did."""
+    rule, releases = AdaptiveFilter.for_budget(4.0, 1e-6), [plain(0.2, 1e-9), plain(0.3)]
+    paid = [rule.price(release) for release in releases]
+    before = rule.spent(releases), rule.delta_spent(releases)
+    monkeypatch.setattr(AdaptiveFilter, "price", lambda *_: Price(cut=0.0, rho=1.0, largest_loss=math.inf))
+    assert (rule.spent(releases, paid), rule.delta_spent(releases, paid)) == before
+    assert rule.spent(releases) != before[0]
+    assert rule.spent([*releases, plain(0.1)], paid) > before[0]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 5e-324), (0.01, 1e-6), (1e-6, 1e-300)])
+def test_budgets_without_room_for_a_tail_take_what_adds_up(epsilon: float, delta: float) -> None:
+    rule = AdaptiveFilter.for_budget(epsilon, delta)
+    assert rule.spent([plain(epsilon / 4.0)] * 4) <= epsilon
+    assert rule.spent([plain(epsilon / 4.0)] * 5) > epsilon
+    assert rule.spent([plain(epsilon / 4.0, delta / 16.0)] * 4) <= epsilon
 
 
 def test_an_order_is_checked() -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dp_accounting import GaussianDpEvent
 
+from accounting import View
 from accounting.releases.release import Release
 from privkde.cli import main
 from privkde.ledger import Ledger, LedgerUnavailableError
@@ -104,7 +106,7 @@ def test_an_altered_or_broken_plan_is_refused(capsys: pytest.CaptureFixture[str]
         assert message in refuse(capsys, *charge)
     Path("plan.json").unlink()
     assert "No such file" in refuse(capsys, *charge)
-    assert "--delta has no effect" in refuse(capsys, *charge, "--delta", "1e-9")
+    assert "--delta belongs to --epsilon" in refuse(capsys, *charge, "--delta", "1e-9")
 
 
 def test_only_create_makes_a_ledger(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,3 +183,36 @@ def test_a_year_is_charged_at_once_and_used_week_by_week(capsys: pytest.CaptureF
     (charge,) = json.loads(run(capsys, "history", "telemetry", "--json"))
     assert (charge["times"], charge["cohort"]) == (2, "eu")
     assert json.loads(run(capsys, "show", "telemetry", "--json"))["odometer"] > 0.0
+    shown = run(capsys, "show", "telemetry")
+    assert re.search(r"eu +0\.2 of 2", shown)
+    assert re.search(r"week +year +2 of 2 times", shown)
+
+
+def test_a_release_document_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    query = Release.of_event(
+        "query", GaussianDpEvent(8.0), sensitivity="replace-one", delta=1e-6, view=View.COMMUNICATION
+    )
+    (tmp_path / "query.json").write_text(query.dumps(), encoding="utf-8")
+    run(capsys, *CREATE)
+    charge = ("charge", "telemetry", "--release", "query.json", "--name", "a query", "--key", "q", "--times", "3")
+    assert "3 times" in run(capsys, *charge)
+    (charged,) = json.loads(run(capsys, "history", "telemetry", "--json"))
+    assert (charged["name"], charged["times"]) == ("a query", 3)
+    assert charged["spent_after"] < 3 * query.guarantee.epsilon
+    (tmp_path / "query.json").write_text('{"name": "query"}', encoding="utf-8")
+    assert "malformed" in refuse(capsys, "budget", *charge[:-4], "--key", "r")
+    assert "--delta belongs to --epsilon" in refuse(capsys, "budget", *charge, "--delta", "0.1")
+
+
+def test_what_pld_assumes_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "fixed before the first" in run(capsys, *CREATE, "--composition", "pld")
+
+
+def test_a_use_names_its_plan(capsys: pytest.CaptureFixture[str]) -> None:
+    plans = {name: plan_for(**{**SMALL, "epsilon": epsilon}) for name, epsilon in (("ours", 0.5), ("other", 0.6))}
+    for name, plan in plans.items():
+        Path(name).write_text(plan.dumps(), encoding="utf-8")
+    run(capsys, *CREATE)
+    run(capsys, "charge", "telemetry", "--plan", "ours", "--name", "week", "--key", "year", "--times", "2")
+    assert "time 1" in run(capsys, "use", "telemetry", "year", "--key", "w1", "--plan", "ours")
+    assert "is not the plan" in refuse(capsys, "budget", "use", "telemetry", "year", "--key", "w2", "--plan", "other")

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
+from accounting.releases.adaptive import AdaptiveFilter, Price
 from accounting.releases.composing import Spent, basic_epsilon, spent
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
@@ -300,6 +301,19 @@ def test_a_schedule_is_charged_at_once_and_used_time_by_time(where: str) -> None
             ledger.use("a", "month", key="week 4")
         assert ledger.history("a") == (charge,)
         assert charge.to_json()["times"] == 3
+        (schedule,) = ledger.standing("a").schedules
+        assert (schedule.name, schedule.key, schedule.used, schedule.times) == ("week", "year", 3, 3)
+
+
+def test_a_schedule_is_used_for_the_plan_that_was_charged(where: str) -> None:
+    ours, other = "a" * 64, "b" * 64
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-6)
+        ledger.charge("a", release(0.1).repeated(3), key="year", plan_sha256=ours)
+        assert ledger.use("a", "year", key="week 1", plan_sha256=ours).number == 1
+        with pytest.raises(InvalidInputError, match="is not the plan that 'year' was charged for"):
+            ledger.use("a", "year", key="week 2", plan_sha256=other)
+        assert ledger.use("a", "year", key="week 2").number == 2
 
 
 def test_cohorts_are_charged_in_parallel(where: str) -> None:
@@ -317,6 +331,7 @@ def test_cohorts_are_charged_in_parallel(where: str) -> None:
         assert ledger.charge("a", release(0.1), key="5").spent_after == 1.0
         assert ledger.charge("a", release(0.3), key="6", cohort="south").spent_after == 1.0
         assert ledger.charge("a", release(0.9), key="7", cohort="west").spent_after == 1.0
+        assert ledger.standing("a").cohorts == {"north": 1.0, "south": 1.0, "west": 1.0}
         with pytest.raises(KeyReusedError):
             ledger.charge("a", release(0.3), key="6", cohort="north")
         with pytest.raises(InvalidInputError, match="cohort"):
@@ -331,7 +346,50 @@ def test_a_refusal_names_delta_where_delta_is_the_cause(where: str) -> None:
             ledger.charge("a", release(0.1, 4e-7), key="2")
 
 
-def test_a_ledger_of_version_1_is_brought_to_version_2(tmp_path: Path) -> None:
+def test_prices_are_kept_with_their_charges(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-6)
+        charge = ledger.charge("a", release(0.5, 1e-9), key="1")
+        assert charge.price is not None
+        assert charge.price.cut == 1e-9
+        assert ledger.history("a") == (charge,)
+        monkeypatch.setattr(AdaptiveFilter, "price", lambda *_: Price(rho=1.0, largest_loss=math.inf))
+        assert ledger.standing("a").spent == charge.spent_after
+        second = ledger.charge("a", release(0.5), key="2")
+        assert second.spent_before == charge.spent_after
+        assert second.price == Price(rho=1.0, largest_loss=math.inf)
+        assert ledger.history("a") == (charge, second)
+        assert second.to_json()["price"] == {"cut": 0.0, "rho": 1.0, "largest_loss": None}
+
+
+def test_a_standing_says_when_sums_count(where: str) -> None:
+    with Ledger.open(where) as ledger:
+        for name, epsilon in (("whole", 4.0), ("part", 0.1)):
+            ledger.create(name, epsilon=4.0, delta=1e-6)
+            assert not ledger.standing(name).by_sums
+            ledger.charge(name, release(epsilon, 1e-6 if name == "whole" else 0.0), key="1")
+        assert ledger.standing("whole").by_sums
+        assert not ledger.standing("part").by_sums
+
+
+def test_a_ledger_of_version_2_has_no_prices_and_gets_them_now(tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=2.0, delta=1e-6)
+        charge = ledger.charge("a", release(0.5), key="1")
+    with sqlite3.connect(path) as connection:
+        for column in ("cut", "rho", "largest_loss"):
+            connection.execute(f"ALTER TABLE privkde_charges DROP COLUMN {column}")
+        connection.execute("UPDATE privkde_ledger SET version = 2")
+    connection.close()
+    with Ledger.open(path) as ledger:
+        (old,) = ledger.history("a")
+        assert old.price is None
+        assert ledger.charge("a", release(0.25), key="2").spent_before == charge.spent_after
+        assert [charge.price is None for charge in ledger.history("a")] == [True, False]
+
+
+def test_a_ledger_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     """Budgets keep their composition; what was not recorded is said to be so."""
     path = tmp_path / "old.sqlite"
     with Ledger.open(path) as ledger:
@@ -340,7 +398,7 @@ def test_a_ledger_of_version_1_is_brought_to_version_2(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("DROP TABLE privkde_uses")
         connection.execute('ALTER TABLE privkde_budgets DROP COLUMN "order"')
-        for column in ("cohort", "renyi", "adaptive", "at_budget"):
+        for column in ("cohort", "renyi", "adaptive", "at_budget", "cut", "rho", "largest_loss"):
             connection.execute(f"ALTER TABLE privkde_charges DROP COLUMN {column}")
         connection.execute("UPDATE privkde_ledger SET version = 1")
     connection.close()

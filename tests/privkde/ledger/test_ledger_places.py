@@ -18,9 +18,9 @@ from tests.privkde.postgres import Server
 
 def test_a_newer_format_is_refused(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(store, "VERSION", 3)
+        patch.setattr(store, "VERSION", 4)
         Ledger.open(where).close()
-    with pytest.raises(LedgerUnavailableError, match="format 3, but this privkde knows only 2"):
+    with pytest.raises(LedgerUnavailableError, match="format 4, but this privkde knows only 3"):
         Ledger.open(where)
 
 
