@@ -14,9 +14,10 @@ import pytest
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from accounting import InvalidInputError, Plan, plan_budget
+from accounting import InfeasibleError, InvalidInputError, Plan, plan_budget
 from accounting.comparing import compare_bitsums, compare_rungs
 from accounting.composition import LADDER, Basic, Target, Touched
+from accounting.errors import require_real
 from accounting.fields import read
 from accounting.mechanisms import BITSUMS, BitsumProtocol
 from accounting.mechanisms.single_noise import SingleNoise
@@ -43,9 +44,14 @@ class Coins(SingleNoise):
     name: ClassVar[str] = "coins"
     summary: ClassVar[str] = "each user adds a message with a certain probability"
     randomizer: ClassVar[str] = "each user sends b + Bernoulli(heads_probability) messages; the analyzer subtracts n·q"
+    source: ClassVar[str] = "this test"
     noise_depends_on_users: ClassVar[bool] = True
 
     heads_probability: float
+
+    def __post_init__(self) -> None:
+        SingleNoise.__post_init__(self)
+        require_real("heads_probability", self.heads_probability, low=0.0, high=0.5, low_open=False)
 
     @classmethod
     def with_rmse(cls, rmse: float, n_users: int) -> Self:
@@ -57,8 +63,11 @@ class Coins(SingleNoise):
 
     @classmethod
     def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
-        """The least q."""
-        return target.calibrate(partial(cls.with_rmse, n_users=n_users), certified=certified)
+        """The least q. Noise is at most √n/2, which the error must say: `calibrate` advises a larger ε or δ only."""
+        try:
+            return target.calibrate(partial(cls.with_rmse, n_users=n_users), certified=certified)
+        except InfeasibleError as error:
+            raise InfeasibleError(f"users={n_users} coins have too little noise together; use more users.") from error
 
     def parameters(self) -> dict[str, float | int]:
         """The probability of heads."""
@@ -203,3 +212,15 @@ def test_auditing(toy: Plan) -> None:
 def test_names_are_registered_once() -> None:
     with pytest.raises(InvalidInputError, match="taken"):
         BITSUMS.register(Coins)
+
+
+def test_bounded_noise_is_exact() -> None:
+    """Three coins: total variation distance 3/8 between the law of the heads and that shifted by one."""
+    assert Coins(n_users=3, heads_probability=0.5).delta(0.0) == pytest.approx(0.375, rel=1e-8)
+
+
+def test_what_coins_cannot_do_is_said() -> None:
+    with pytest.raises(InfeasibleError, match="use more users"):
+        Coins.design(Target(rung=Basic(), touched=Touched(groups=1, per_group=1), epsilon=0.1, delta=1e-6), 20)
+    with pytest.raises(InvalidInputError, match="heads_probability"):
+        Coins(n_users=20, heads_probability=0.7)

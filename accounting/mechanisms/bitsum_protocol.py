@@ -44,7 +44,7 @@ class BitsumProtocol(abc.ABC):
     default_excess: ClassVar[float] = 0.01
     """Extra noise, as a share of the least, that a design accepts for fewer messages unless a request says more."""
     noise_depends_on_users: ClassVar[bool] = False
-    """Whether the noise of one sum changes with n; otherwise the error of a mean falls as 1/n."""
+    """Whether the least noise of one sum for a promise changes with n; otherwise the error of a mean falls as 1/n."""
     remedy: ClassVar[str] = "raise epsilon, or choose bitsum 3nb"
     """What to do if the noise drowns every density."""
     composition_checked: ClassVar[str | None] = None

@@ -24,6 +24,7 @@ from accounting.numerics.profile import Pair
 if TYPE_CHECKING:
     from accounting.composition.target import Target
 
+PAPER = "the paper, appendix B.1"
 CONTINUE_PROBABILITIES = (0.25, 0.5, 0.75, 0.875, 0.9375)
 """Those among which a design of negative-binomial noise chooses."""
 
@@ -33,6 +34,8 @@ class SingleNoise(BitsumProtocol):
     """Common part: a shift by one of a noise law."""
 
     content_bits: ClassVar[int] = 0
+    source: ClassVar[str]
+    """Where the law is derived."""
 
     @abc.abstractmethod
     def noise(self) -> Pmf:
@@ -49,7 +52,7 @@ class SingleNoise(BitsumProtocol):
             Pair(
                 upper=np.concatenate([[0.0], w.values]),
                 lower=np.concatenate([w.values, [0.0]]),
-                missing=w.missing + float(w.values[-1]) + (float(w.values[0]) if w.start > 0 else 0.0),
+                missing=w.missing,
             )
         ]
 
@@ -60,7 +63,7 @@ class SingleNoise(BitsumProtocol):
     @property
     def evidence(self) -> Evidence:
         """Exact law of the count."""
-        return computed("exact law of the count; the others' bits only shift it", "the paper, appendix B.1")
+        return computed("exact law of the count; the others' bits only shift it", self.source)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +71,7 @@ class PoissonNoise(SingleNoise):
     """Σν ~ Poisson(λ): each user draws Poisson(λ/n)."""
 
     name: ClassVar[str] = "poisson"
+    source: ClassVar[str] = PAPER
     summary: ClassVar[str] = (
         "each user sends its bit as a message and a Poisson number of messages on top; the analyzer subtracts"
         " their mean"
@@ -112,6 +116,7 @@ class NegativeBinomialNoise(SingleNoise):
     """Σν ~ NB(r, p), r ≥ 1: each user draws NB(r/n, p). p → 0 at a fixed variance is Poisson."""
 
     name: ClassVar[str] = "negative-binomial"
+    source: ClassVar[str] = PAPER
     summary: ClassVar[str] = (
         "each user sends its bit as a message and a negative binomial number of messages on top; the analyzer subtracts"
         " their mean"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -66,7 +67,7 @@ def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callab
 
     def saboteur(wrong: Callable[..., Any]) -> Saboteur:
         def plant() -> AbstractContextManager[Any]:
-            return mock.patch.object(owner, attribute, _replacement(vars(owner)[attribute], wrong))
+            return mock.patch.object(owner, attribute, _replacement(inspect.getattr_static(owner, attribute), wrong))
 
         return Saboteur(name=name, story=_story(wrong), request=request, plant=plant)
 

@@ -53,7 +53,7 @@ def test_every_mechanism_and_every_kernel_has_a_twin() -> None:
 def test_the_definitions_of_mechanisms_import_nothing_of_accounting() -> None:
     modules = sorted(Path(twins.__file__).parent.glob("*_twin*.py"))
     definitions = [module for module in modules if module.name != "kernel_twins.py"]
-    assert [module.name for module in definitions] == ["bitsum_twins.py", "mechanism_twin.py"]
+    assert {"bitsum_twins.py", "mechanism_twin.py"} <= {module.name for module in definitions}
     for module in definitions:
         imported = [
             node.module or "" for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.ImportFrom)
