@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import math
 import re
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ from privkde.service.planning_routes import SMALL
 from privkde.service.problems import KINDS, MEDIA_TYPE
 from privkde.service.protection import SECURITY_HEADERS
 from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, GuaranteeRequest, ReleaseRequest
-from privkde.service.workers import content_key
+from privkde.service.workers import Answer, content_key
 
 HOST = "http://127.0.0.1"
+QUICK = SMALL | {"bitsum": "poisson", "accountant": "basic"}
 SLOW = {"users": 30_000, "dim": 384, "epsilon": 1.0, "delta": 1e-6, "bitsum": "auto"}
 
 
@@ -282,16 +284,20 @@ def test_work_that_takes_too_long_is_stopped() -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_too_much_at_once_is_told_to_come_back() -> None:
-    with bare(queue=0, time_limit=8.0) as client, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.post, "/v1/plan", json=SLOW)
+def test_too_much_at_once_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Future[Answer](), Future[Answer]()]  # of the job that warms a worker, and of the first request
+    given = iter(answers)
+    monkeypatch.setattr("pebble.ProcessPool.schedule", lambda *_, **__: next(given))
+    with bare(queue=0) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, "/v1/plan", json=SMALL)
         while not client.app.state.workers._running:  # type: ignore[attr-defined]
             time.sleep(0.01)
-        answer = client.post("/v1/plan", json=SMALL)
+        answer = client.post("/v1/plan", json=SMALL | {"users": 2_001})
         problem(answer, "busy")
         assert int(answer.headers["Retry-After"]) >= 1
         assert client.get("/healthz").status_code == 200
-        waiting.result()
+        answers[1].set_result((None, b"{}"))
+        assert waiting.result().json() == {}
 
 
 # --- what leaves ------------------------------------------------------------------------------------
@@ -331,7 +337,16 @@ def test_refusals_are_kept_too(client: TestClient, monkeypatch: pytest.MonkeyPat
     assert client.post("/v1/plan", json=asked).json() == first.json()
 
 
-def test_a_cache_has_a_size() -> None:
+def test_a_cache_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: Future[Answer] = Future()
+    computed.set_result((None, b"{}"))
+    monkeypatch.setattr("pebble.ProcessPool.schedule", lambda *_, **__: computed)
+    with bare(cache_bytes=2) as client:
+        workers = client.app.state.workers  # type: ignore[attr-defined]
+        for users in (2_001, 2_002):  # there is room for one of them
+            assert client.post("/v1/plan", json=SMALL | {"users": users}).json() == {}
+        assert list(workers._kept) == [content_key("plan", dataclasses.asdict(PlanRequest(**SMALL | {"users": 2_002})))]
+        assert workers._kept_bytes == 2
     with bare(cache_bytes=0) as client:
         workers = client.app.state.workers  # type: ignore[attr-defined]
         client.post("/v1/plan", json=SMALL)
@@ -344,7 +359,7 @@ def test_processes_that_were_lost_are_replaced() -> None:
         workers = client.app.state.workers  # type: ignore[attr-defined]
         workers.stop()
         assert client.get("/healthz").json() == {"status": "restarting"}
-        assert client.post("/v1/plan", json=SMALL).status_code == 200
+        assert client.post("/v1/plan", json=QUICK).status_code == 200
         assert client.get("/healthz").json() == {"status": "ok"}
 
 
