@@ -12,24 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from privkde.ledger import BudgetExceededError, Ledger
+from privkde.ledger import Ledger
 from privkde.ledger.ledger import composed
-from tests.privkde.ledger.test_ledger import release
+from tests.privkde.ledger.charging import open_new, pay_all, release
 
 ROOT = Path(__file__).resolve().parents[3]
 WORKERS = 2
 ACKNOWLEDGED = 6
-CHARGER = """
-import sys
-from itertools import count
-from privkde.ledger import Ledger
-from tests.privkde.ledger.test_ledger import release
-
-with Ledger.open(sys.argv[1], create=False) as ledger:
-    for i in count():
-        charge = ledger.charge("a", release(0.01, 1e-9), key=f"key {i}")
-        print(charge.key, flush=True)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -37,25 +26,6 @@ def workers() -> Iterator[ProcessPoolExecutor]:
     """Processes that share nothing with this one or with each other."""
     with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
-
-
-def pay_all(where: str, first: int, keys: int) -> tuple[list[str], list[str]]:
-    """Try every key, starting with another one in each process: which were acknowledged, and which refused."""
-    paid, refused = [], []
-    with Ledger.open(where, create=False) as ledger:
-        for i in range(keys):
-            key = f"key {(first + i) % keys}"
-            try:
-                paid.append(ledger.charge("a", release(0.1), key=key).key)
-            except BudgetExceededError:
-                refused.append(key)
-    return paid, refused
-
-
-def open_new(where: str, name: str) -> None:
-    """Open a ledger that may not be there yet, and add a budget."""
-    with Ledger.open(where) as ledger:
-        ledger.create(name, epsilon=1.0, delta=1e-6)
 
 
 @pytest.mark.parametrize("fit", [8, pytest.param(30, marks=pytest.mark.slow)])
@@ -95,7 +65,9 @@ def test_processes_may_open_a_new_ledger_at_once(where: str, workers: ProcessPoo
 def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str) -> None:
     with Ledger.open(where) as ledger:
         budget = ledger.create("a", epsilon=100.0, delta=1e-3, composition="basic")
-    child = subprocess.Popen([sys.executable, "-c", CHARGER, where], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.privkde.ledger.charging", where], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     with child:
         assert child.stdout is not None
         acknowledged = [child.stdout.readline().strip() for _ in range(ACKNOWLEDGED)]
