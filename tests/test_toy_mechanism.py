@@ -196,8 +196,10 @@ def test_releases_and_pictures(toy: Plan, tmp_path: Path) -> None:
     assert ">timid<" in (tmp_path / "profile.svg").read_text(encoding="utf-8")
 
 
-OF_THE_PLAN = ("adaptive-budget", "plan-verifies", "kernel-means", "users-counted-once", "client-domain")
-OF_THE_PLAN += ("touched-instances", "central-sensitivity")
+OF_THE_PLAN = (
+    "adaptive-budget", "plan-verifies", "kernel-means", "users-counted-once", "client-domain", "touched-instances",
+    "central-sensitivity",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("only", [OF_THE_PLAN, pytest.param(None, marks=pytest.mark.slow)], ids=["quick", "all"])

@@ -119,7 +119,7 @@ def _often(value: NDArray[np.int64], half: int) -> list[list[int]]:
     """How often each value occurs in the first half and in all, the smallest value first."""
     distinct, which = np.unique(value, return_inverse=True)
     counts = [np.bincount(part, minlength=len(distinct)) for part in (which[:half], which)]
-    return np.stack(counts, axis=1).tolist()
+    return [[int(one) for one in row] for row in np.stack(counts, axis=1)]
 
 
 def _fisher(in_first: int, total: int, half: int) -> float:

@@ -13,6 +13,7 @@ import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -26,7 +27,7 @@ HONEST_REFUSALS = (503, 504)
 """Busy and too slow: documented answers, not failures."""
 
 
-def loaded(document: dict[str, Any]) -> Any:
+def loaded(document: dict[str, Any]) -> BaseSchema:
     schema = schemathesis.openapi.from_dict(document)
     schema.config.phases.coverage.enabled = False  # thousands of cases, most of them the same refusal
     return schema
