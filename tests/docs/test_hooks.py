@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+import warnings
+from contextlib import chdir
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
+from mkdocs.__main__ import cli
 
 HOOKS = Path(__file__).parents[2] / "docs" / "guide" / "hooks.py"
 WORDS = "# Home\n\nwords\n"
 OTHER = "# Other\n\nwords\n"
 
 
-def build(folder: Path, pages: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def build(folder: Path, pages: dict[str, str]) -> Result:
     """Build a site of these pages, of which only the first is in the navigation."""
     (folder / "docs").mkdir()
     for name, text in pages.items():
@@ -30,21 +31,15 @@ def build(folder: Path, pages: dict[str, str]) -> subprocess.CompletedProcess[st
         "nav": [next(iter(pages))],
     }
     (folder / "mkdocs.yml").write_text(json.dumps(settings), encoding="utf-8")
-    env = {name: value for name, value in os.environ.items() if name != "GUIDE_PAGES"}
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict"],
-        cwd=folder,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    env = {"GUIDE_PAGES": None}
+    with chdir(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # those of mkdocs, which are not the guide's
+        return CliRunner(env=env).invoke(cli, ["build", "--strict"])
 
 
 def test_a_page_shows_what_its_code_gives(tmp_path: Path) -> None:
     done = build(tmp_path, {"index.md": "# Home\n\n```python\n6 * 7\n```\n\nHalf of it is {{ 42 // 2 }}.\n"})
-    assert done.returncode == 0, done.stdout
+    assert done.exit_code == 0, done.output
     shown = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
     assert "6 * 7" in shown
     assert ">42\n</code>" in shown
@@ -76,5 +71,5 @@ def test_a_page_shows_what_its_code_gives(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_ends_the_build(tmp_path: Path, pages: dict[str, str], reasons: list[str]) -> None:
     done = build(tmp_path, pages)
-    assert done.returncode != 0
-    assert all(reason in done.stdout for reason in reasons), done.stdout
+    assert done.exit_code != 0
+    assert all(reason in done.output for reason in reasons), done.output

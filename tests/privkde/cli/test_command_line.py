@@ -139,7 +139,7 @@ def test_solve(capsys: pytest.CaptureFixture[str]) -> None:
         "--bitsum",
         "poisson",
         "--accountant",
-        "advanced",
+        "pld",
         "--json",
     ]
     assert main(arguments) == 0

@@ -108,12 +108,18 @@ def compared(first: Counts, second: Counts) -> TwoSamples:
     assert first.shape == second.shape
     pooled = np.concatenate([first, second])
     ones, zeros = pooled.T
-    members = [np.all(pooled == pair, axis=1) for pair in np.unique(pooled, axis=0)]
-    members += [
-        value >= threshold for value in (ones, zeros, ones + zeros, ones - zeros) for threshold in np.unique(value)[1:]
-    ]
-    p_values = [_fisher(int(np.sum(member[: len(first)])), int(np.sum(member)), len(first)) for member in members]
-    return TwoSamples(p_value=min(1.0, 2 * len(members) * min(p_values)), n_events=len(members))
+    events = _often(ones * (zeros.max() + 1) + zeros, len(first))
+    for value in (ones, zeros, ones + zeros, ones - zeros):
+        events += np.cumsum(_often(value, len(first))[::-1], axis=0)[:-1].tolist()
+    p_values = [_fisher(in_first, total, len(first)) for in_first, total in events]
+    return TwoSamples(p_value=min(1.0, 2 * len(events) * min(p_values)), n_events=len(events))
+
+
+def _often(value: NDArray[np.int64], half: int) -> list[list[int]]:
+    """How often each value occurs in the first half and in all, the smallest value first."""
+    distinct, which = np.unique(value, return_inverse=True)
+    counts = [np.bincount(part, minlength=len(distinct)) for part in (which[:half], which)]
+    return [[int(one) for one in row] for row in np.stack(counts, axis=1)]
 
 
 def _fisher(in_first: int, total: int, half: int) -> float:

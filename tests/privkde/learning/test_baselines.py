@@ -105,7 +105,7 @@ def exact_sums(kernel: str, x: Floats, index: NDArray[np.intp]) -> Floats:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_central_noise_is_the_planned_deviation_times_normals(kernel: str) -> None:
     x = rows()
-    plans = [plan_of(kernel, len(GROUPS[0])), plan_of(kernel, 100)]
+    plans = [plan_of(kernel, len(GROUPS[0])), plan_of(kernel)]
     found = central_sums(family_of(kernel), plans, x, GROUPS, stream=stream())
     assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
     for number, (plan, index) in enumerate(zip(plans, GROUPS, strict=True)):

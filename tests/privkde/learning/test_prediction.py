@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError, Plan
 from accounting.accuracy.density_error import PredictedError
+from accounting.mechanisms import PoissonNoise
 from privkde.draws.randomness import private_randomness
 from privkde.engines.local import collect
 from privkde.learning.baselines import exact_densities
@@ -18,6 +19,7 @@ from privkde.learning.prediction import expected_error
 from privkde.protocol.model import DensityModel
 from privkde.protocol.rounds import Collection, Terms
 from tests.plans import plan_for
+from tests.privkde.unplanned import unplanned
 
 SEED = "3c" * 16
 RUNS = 60
@@ -47,7 +49,8 @@ def published(terms: Terms, made: Plan, x: Floats, classes: NDArray[np.int64] | 
 def test_inner_products_by_hand() -> None:
     """R = 1, f = x: rounding Σ_j y_j²(1 − mean x_j²)/n, privacy 4E²‖y‖²/n², nothing else."""
     x, y = cloud(200, 3), cloud(7, 3)
-    made = plan_for(users=1000, dim=3, kernel="inner-product", epsilon=1.0, delta=1e-6, bound=1.0, **QUICK)
+    law = PoissonNoise(n_users=1000, total_mean=40.0)
+    made = unplanned(law, kernel="inner-product", dim=3, bound=1.0, repetitions=None)
     found = expected_error(made, x, y, public_seed=SEED)
     assert found.bias < 1e-7
     assert found.feature == found.labels == 0.0
@@ -71,24 +74,25 @@ def test_joint_labels_round_everywhere_and_estimate_sizes() -> None:
     assert found.privacy == pytest.approx(math.sqrt(np.mean(privacy)) / 2000, rel=1e-6)
 
 
+@pytest.mark.parametrize("n_users", [1000, pytest.param(2500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("asked", "tolerance"),
     [
         ({"kernel": "inner-product", "dim": 40, "bound": 0.4}, 0.1),
-        ({"kernel": "inner-product", "dim": 40, "bound": 1.0}, 0.1),
+        pytest.param({"kernel": "inner-product", "dim": 40, "bound": 1.0}, 0.1, marks=pytest.mark.slow),
         ({"kernel": "gaussian", "dim": 8, "repetitions": 64}, 0.1),
         ({"kernel": "inner-product-signs", "dim": 8, "repetitions": 64}, 0.1),
         ({"kernel": "laplacian", "dim": 4, "repetitions": 64, "bias": 0.01}, 0.1),
     ],
 )
-def test_predicted_and_measured_errors_agree(asked: dict[str, Any], tolerance: float) -> None:
+def test_predicted_and_measured_errors_agree(asked: dict[str, Any], tolerance: float, n_users: int) -> None:
     """Within 10 % over 60 seeded runs with fresh maps and fresh noise; the sample is not the users.
 
     The measured mean square has a relative deviation below 2·√(2/60)/√(effective queries); seeds are fixed.
     """
     dim = asked["dim"]
-    everything = cloud(4000, dim)
-    x, sample, y = everything[:2500], everything[2500:], everything[:60]
+    everything = cloud(2 * n_users, dim)
+    x, sample, y = everything[:n_users], everything[n_users:], everything[:60]
     request = {"epsilon": 2.0, "delta": 1e-6, "accountant": "pld", **asked}  # the rung only sets the noise level
     made = plan_for(users=len(x), **request)
     squares, told = [], []

@@ -33,13 +33,9 @@ from privkde.ledger import (
 )
 from privkde.ledger.ledger import composed
 from tests.plans import plan_for
+from tests.privkde.ledger.charging import release
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
-
-
-def release(epsilon: float, delta: float = 0.0, *, name: str = "a release", view: View = View.COMMUNICATION) -> Release:
-    promise = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=view)
-    return Release.of_guarantee(name, promise)
 
 
 def test_a_ledger_from_the_first_budget_to_the_last_charge(where: str) -> None:

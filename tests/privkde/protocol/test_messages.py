@@ -80,9 +80,23 @@ def decoded(wire: WireFormat, packet: bytes) -> Plain | None:
 # Round trips --------------------------------------------------------------------------------------------------------
 
 
-@given(data=st.data(), wire=strategies.wire_formats())
-@settings(max_examples=300)
-def test_packets_are_as_documented_and_come_back(data: st.DataObject, wire: WireFormat) -> None:
+any_packet = given(data=st.data(), wire=strategies.wire_formats())
+
+
+@any_packet
+@settings(max_examples=60)
+def test_packets_are_as_documented_and_come_back(**case: Any) -> None:
+    require_round_trip(**case)
+
+
+@pytest.mark.slow
+@any_packet
+@settings(max_examples=1000)
+def test_many_packets_are_as_documented_and_come_back(**case: Any) -> None:
+    require_round_trip(**case)
+
+
+def require_round_trip(data: st.DataObject, wire: WireFormat) -> None:
     messages = data.draw(strategies.messages(wire))
     packet = wire.encode(messages)
     assert packet == written(wire, plain(messages))
@@ -284,7 +298,7 @@ edited_packets = given(
 
 
 @edited_packets
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_edited_packets_are_judged_like_the_twin(**case: Any) -> None:
     judged_like_the_twin(**case)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import math
 import re
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from privkde.service.planning_routes import SMALL
 from privkde.service.problems import KINDS, MEDIA_TYPE
 from privkde.service.protection import SECURITY_HEADERS
 from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, GuaranteeRequest, ReleaseRequest
-from privkde.service.workers import content_key
+from privkde.service.workers import Answer, content_key
 
 HOST = "http://127.0.0.1"
+POISSON = SMALL | {"bitsum": "poisson"}
+QUICK = POISSON | {"accountant": "basic"}
 SLOW = {"users": 30_000, "dim": 384, "epsilon": 1.0, "delta": 1e-6, "bitsum": "auto"}
 
 
@@ -93,7 +96,7 @@ def example(path: str, method: str) -> Any:
     if body is None:
         return None
     examples = body["content"]["application/json"].get("examples", {})
-    return examples["example"]["value"] if examples else {"plan": json.loads(plan_budget(**SMALL).dumps())}
+    return examples["example"]["value"] if examples else {"plan": json.loads(plan_budget(**POISSON).dumps())}
 
 
 # --- the same answers as the library's --------------------------------------------------------------
@@ -114,11 +117,11 @@ def test_schedules_and_who_is_there_are_declared_and_in_the_form(client: TestCli
     "changes",
     [
         {},
-        {"bitsum": "poisson"},
-        {"kernel": "inner-product"},
+        {"bitsum": "poisson", "kernel": "laplacian", "dim": 2},
+        pytest.param({"kernel": "inner-product"}, marks=pytest.mark.slow),
         {"bitsum": "poisson", "accountant": "basic", "classes": 2, "label_epsilon": 2.0},
-        {"min_users": 1500},
-        {"releases": 4, "dropout": 0.2, "colluders": 25},
+        {"bitsum": "poisson", "min_users": 1500},
+        {"bitsum": "poisson", "releases": 4, "dropout": 0.2, "colluders": 25},
     ],
 )
 def test_a_plan_is_what_plan_budget_says(client: TestClient, changes: dict[str, Any]) -> None:
@@ -134,12 +137,13 @@ def test_null_means_not_given(client: TestClient) -> None:
 
 def test_solving(client: TestClient) -> None:
     asked: dict[str, Any] = {"users": 30_000, "dim": 8, "delta": 1e-6, "accountant": "pld", "target_error": 0.4}
+    asked |= {"bitsum": "poisson", "repetitions": 16}
     answer = client.post("/v1/plan/solve", json={"unknown": "epsilon", **asked}).json()
     assert answer == json.loads(solve("epsilon", **asked).dumps())
 
 
 def test_profile_and_risk(client: TestClient) -> None:
-    plan = client.post("/v1/plan", json=SMALL).json()
+    plan = client.post("/v1/plan", json=POISSON).json()
     found = client.post("/v1/plan/profile", json={"plan": plan}).json()
     jsonschema.validate(found, schema("Profile"))
     assert min(epsilon for epsilon, delta in found["promised"] if delta <= 1e-6) <= 2.01
@@ -149,7 +153,7 @@ def test_profile_and_risk(client: TestClient) -> None:
 
 
 def test_the_risk_of_a_record_is_more_than_that_of_its_vector_or_its_label(client: TestClient) -> None:
-    plan = client.post("/v1/plan", json=SMALL | {"classes": 2, "label_epsilon": 2.0}).json()
+    plan = client.post("/v1/plan", json=POISSON | {"classes": 2, "label_epsilon": 2.0}).json()
     found = client.post("/v1/plan/profile", json={"plan": plan}).json()
     at = {one["of"]: one["true_positive_rate"] for one in found["risk"] if one["false_positive_rate"] == 0.01}
     assert at["label"] == pytest.approx(0.01 * math.exp(2.0), rel=1e-6)
@@ -282,16 +286,20 @@ def test_work_that_takes_too_long_is_stopped() -> None:
         assert client.get("/healthz").status_code == 200
 
 
-def test_too_much_at_once_is_told_to_come_back() -> None:
-    with bare(queue=0, time_limit=8.0) as client, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(client.post, "/v1/plan", json=SLOW)
+def test_too_much_at_once_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [Future[Answer](), Future[Answer]()]  # of the job that warms a worker, and of the first request
+    given = iter(answers)
+    monkeypatch.setattr("pebble.ProcessPool.schedule", lambda *_, **__: next(given))
+    with bare(queue=0) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, "/v1/plan", json=SMALL)
         while not client.app.state.workers._running:  # type: ignore[attr-defined]
             time.sleep(0.01)
-        answer = client.post("/v1/plan", json=SMALL)
+        answer = client.post("/v1/plan", json=SMALL | {"users": 2_001})
         problem(answer, "busy")
         assert int(answer.headers["Retry-After"]) >= 1
         assert client.get("/healthz").status_code == 200
-        waiting.result()
+        answers[1].set_result((None, b"{}"))
+        assert waiting.result().json() == {}
 
 
 # --- what leaves ------------------------------------------------------------------------------------
@@ -307,7 +315,7 @@ def test_security_headers_on_every_answer(client: TestClient) -> None:
 
 def test_logs_say_what_happened_and_not_what_was_asked(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="privkde.service"):
-        client.post("/v1/plan?secret=1", json=SMALL | {"users": 2_345})
+        client.post("/v1/plan?secret=1", json=QUICK | {"users": 2_345})
         client.get("/v1/budgets/confidential")
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "privkde.service"]
     assert [(one["route"], one["status"]) for one in lines] == [("/v1/plan", 200), ("/v1/budgets/{name}", 404)]
@@ -317,7 +325,7 @@ def test_logs_say_what_happened_and_not_what_was_asked(client: TestClient, caplo
 
 
 def test_the_same_question_is_computed_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = SMALL | {"users": 2_111}
+    asked = QUICK | {"users": 2_111}
     first = client.post("/v1/plan", json=asked)
     monkeypatch.setattr("pebble.ProcessPool.schedule", None)  # nothing can be computed any more
     again = client.post("/v1/plan", json=dict(reversed(asked.items())))
@@ -331,7 +339,16 @@ def test_refusals_are_kept_too(client: TestClient, monkeypatch: pytest.MonkeyPat
     assert client.post("/v1/plan", json=asked).json() == first.json()
 
 
-def test_a_cache_has_a_size() -> None:
+def test_a_cache_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    computed: Future[Answer] = Future()
+    computed.set_result((None, b"{}"))
+    monkeypatch.setattr("pebble.ProcessPool.schedule", lambda *_, **__: computed)
+    with bare(cache_bytes=2) as client:
+        workers = client.app.state.workers  # type: ignore[attr-defined]
+        for users in (2_001, 2_002):  # there is room for one of them
+            assert client.post("/v1/plan", json=SMALL | {"users": users}).json() == {}
+        assert list(workers._kept) == [content_key("plan", dataclasses.asdict(PlanRequest(**SMALL | {"users": 2_002})))]
+        assert workers._kept_bytes == 2
     with bare(cache_bytes=0) as client:
         workers = client.app.state.workers  # type: ignore[attr-defined]
         client.post("/v1/plan", json=SMALL)
@@ -344,7 +361,7 @@ def test_processes_that_were_lost_are_replaced() -> None:
         workers = client.app.state.workers  # type: ignore[attr-defined]
         workers.stop()
         assert client.get("/healthz").json() == {"status": "restarting"}
-        assert client.post("/v1/plan", json=SMALL).status_code == 200
+        assert client.post("/v1/plan", json=QUICK).status_code == 200
         assert client.get("/healthz").json() == {"status": "ok"}
 
 
@@ -366,7 +383,7 @@ def test_composing_beyond_a_budget_says_by_how_much(client: TestClient) -> None:
 
 
 def test_plans_compose_far_below_their_sum(client: TestClient) -> None:
-    plan = client.post("/v1/plan", json=SMALL).json()
+    plan = client.post("/v1/plan", json=POISSON).json()
     found = client.post("/v1/compose", json={"releases": [{"name": "a", "plan": plan, "times": 10}], "delta": 1e-5})
     ladder = found.json()["spent_after"]
     assert ladder["pld"] < 0.5 * ladder["basic"]
