@@ -5,6 +5,7 @@ There is no third verdict: nothing here proves anything. A check that could not 
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -100,8 +101,13 @@ def finding(
     note: str = "",
     evidence: Evidence | None = None,
 ) -> Finding:
-    """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness."""
+    """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness.
+
+    A smallest defect of inf says that no defect of its kind would show: then none is stated, and the power is 0.
+    """
     refuted = not statistic <= bound
+    if smallest_detectable_defect == math.inf:
+        power, smallest_detectable_defect = 0.0, None
     numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
     return Finding(
         claim=claim,
@@ -147,14 +153,6 @@ Applies = Callable[[Subject], bool]
 Needs = Callable[[Subject], str]
 
 
-def _always(subject: Subject) -> bool:
-    return True
-
-
-def _nothing(subject: Subject) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One attempt to refute: which plans it applies to, and how it runs."""
@@ -164,8 +162,8 @@ class Check:
     about: str
     """What is checked, in a few words, for tables."""
     run: Attempt = field(hash=False, compare=False)
-    applies: Applies = field(default=_always, hash=False, compare=False)
-    needs: Needs = field(default=_nothing, hash=False, compare=False)
+    applies: Applies = field(default=lambda subject: True, hash=False, compare=False)
+    needs: Needs = field(default=lambda subject: "", hash=False, compare=False)
     """What is missing, in words, for this check to run on the subject; empty if nothing is."""
 
     def seed(self, base: int) -> int:
@@ -173,8 +171,6 @@ class Check:
         return (base * 1_000_003 + zlib.crc32(self.name.encode())) % 2**63
 
 
-def check(
-    name: str, layer: Layer, about: str, *, applies: Applies = _always, needs: Needs = _nothing
-) -> Callable[[Attempt], Check]:
-    """Make a check of the function that tries to refute."""
-    return lambda run: Check(name=name, layer=layer, about=about, run=run, applies=applies, needs=needs)
+def check(name: str, layer: Layer, about: str, **options: Callable[[Subject], Any]) -> Callable[[Attempt], Check]:
+    """Make a check of the function that tries to refute; `options` are `applies` and `needs`."""
+    return lambda run: Check(name=name, layer=layer, about=about, run=run, **options)

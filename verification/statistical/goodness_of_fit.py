@@ -190,12 +190,8 @@ def fits_of(samples: Iterable[Sample]) -> dict[str, GoodnessOfFit]:
 def fitted_finding(
     claim: str, fits: Mapping[str, GoodnessOfFit], *, note: str, smallest_defect: float | None = None
 ) -> Finding:
-    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect.
-
-    A smallest defect of inf says that no defect of its kind would show: then none is stated, and the power is 0.
-    """
+    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect."""
     defect = max(fit.smallest_defect for fit in fits.values()) if smallest_defect is None else smallest_defect
-    shows = math.isfinite(defect)
     worst = max(fits, key=lambda name: fits[name].surprise)
     return finding(
         claim,
@@ -203,7 +199,7 @@ def fitted_finding(
         bound=1.0,
         found=f"{worst}: {fits[worst].describe()}",
         alpha=CHECK_ALPHA,
-        power=1.0 - MISSED if shows else 0.0,
-        smallest_detectable_defect=defect if shows else None,
+        power=1.0 - MISSED,
+        smallest_detectable_defect=defect,
         note=note + " The statistic is ln p over ln level, or a distance over the allowed one; the worst of all laws.",
     )

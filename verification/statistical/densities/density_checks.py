@@ -263,8 +263,8 @@ def _finding(
         found=f"{worst.what}: off by {worst.deviation:.4g}, {worst.ratio:.3g} times the limit of its test",
         numbers={"deviation": worst.deviation},
         alpha=CHECK_ALPHA,
-        power=1.0 - MISSED if math.isfinite(defect) else 0.0,
-        smallest_detectable_defect=defect if math.isfinite(defect) else None,
+        power=1.0 - MISSED,
+        smallest_detectable_defect=defect,
         note=note,
         evidence=evidence,
     )

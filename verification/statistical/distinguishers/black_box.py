@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
@@ -16,10 +18,10 @@ TRAINING_SHARE = 0.4
 BINS = 40
 
 
-def stacked(parts: list[Tally]) -> Floats:
+def stacked(views: Iterable[Tally]) -> Floats:
     """Ones − zeros and ones + zeros of all instances as one row for each view."""
-    ones, zeros = (np.concatenate([getattr(part, name) for part in parts]) for name in ("ones", "zeros"))
-    return np.concatenate([ones - zeros, ones + zeros], axis=1).astype(np.float64)
+    rows = [np.concatenate([view.ones - view.zeros, view.ones + view.zeros], axis=1) for view in views]
+    return np.concatenate(rows).astype(np.float64)
 
 
 def histogram_scores(first: Floats, second: Floats, test_first: Floats, test_second: Floats) -> tuple[Floats, Floats]:
