@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -41,17 +41,20 @@ class Witness:
     numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim and what became of it: refuted exactly if `statistic` is beyond `bound`."""
+    """One claim and what became of it: refuted exactly if `statistic` > `bound` (or is not a number)."""
 
     claim: str
     """One sentence that is true if the system is honest."""
+    _: KW_ONLY
     statistic: float
     bound: float
-    witness: Witness | None
-    """What refutes the claim: either it is false, or an event of probability at most `alpha` happened."""
-    alpha: float
+    found: str
+    """What was found, in the words of a witness; they count only if the claim is refuted."""
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Of the witness, besides statistic and bound."""
+    alpha: float = 0.0
     """An honest system is refuted with at most this probability; 0 for exact and certified checks."""
     power: float | None = None
     """A defect of size `smallest_detectable_defect` is detected with at least this probability.
@@ -59,16 +62,28 @@ class Finding:
     None where it is not known, as in a search, and for a claim that is refuted.
     """
     smallest_detectable_defect: float | None = None
-    """In the unit that the note names."""
+    """In the unit that the note names. If inf is given, no defect of its kind would show: None, and the power is 0."""
     note: str = ""
     """Unit of the smallest detectable defect, approximations, what was not covered."""
     evidence: Evidence | None = None
     """What was measured besides the statistic, where there is more to draw or to list."""
 
+    def __post_init__(self) -> None:
+        nothing_shows = self.smallest_detectable_defect == math.inf
+        if self.refuted or nothing_shows:
+            object.__setattr__(self, "power", None if self.refuted else 0.0)
+            object.__setattr__(self, "smallest_detectable_defect", None)
+
     @property
     def refuted(self) -> bool:
         """Whether there is a witness against the claim."""
-        return self.witness is not None
+        return not self.statistic <= self.bound
+
+    @property
+    def witness(self) -> Witness | None:
+        """What refutes the claim: either it is false, or an event of probability at most `alpha` happened."""
+        numbers = {"statistic": self.statistic, "bound": self.bound, **self.numbers}
+        return Witness(found=self.found, numbers=numbers) if self.refuted else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -88,38 +103,8 @@ class Finding:
         return document
 
 
-def finding(
-    claim: str,
-    *,
-    statistic: float,
-    bound: float,
-    found: str,
-    numbers: Mapping[str, float] | None = None,
-    alpha: float = 0.0,
-    power: float | None = None,
-    smallest_detectable_defect: float | None = None,
-    note: str = "",
-    evidence: Evidence | None = None,
-) -> Finding:
-    """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness.
-
-    A smallest defect of inf says that no defect of its kind would show: then none is stated, and the power is 0.
-    """
-    refuted = not statistic <= bound
-    if smallest_detectable_defect == math.inf:
-        power, smallest_detectable_defect = 0.0, None
-    numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
-    return Finding(
-        claim=claim,
-        statistic=statistic,
-        bound=bound,
-        witness=Witness(found=found, numbers=numbers) if refuted else None,
-        alpha=alpha,
-        power=None if refuted else power,
-        smallest_detectable_defect=None if refuted else smallest_detectable_defect,
-        note=note,
-        evidence=evidence,
-    )
+finding = Finding
+"""How a check says what it found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
