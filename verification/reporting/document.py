@@ -50,23 +50,17 @@ class Result:
     """The type of the error, never its text: a message may quote data."""
 
     @staticmethod
-    def of(
-        check: Check,
-        base: int,
-        *,
-        seconds: float = 0.0,
-        finding: Finding | None = None,
-        error: BaseException | None = None,
-    ) -> Result:
+    def of(check: Check, base: int, outcome: Finding | Exception, *, seconds: float = 0.0) -> Result:
         """What came of a check in an audit with the seed `base`."""
+        stopped = isinstance(outcome, Exception)
         return Result(
             name=check.name,
             layer=check.layer,
             about=check.about,
             seed=check.seed(base),
             seconds=seconds,
-            finding=finding,
-            error=None if error is None else type(error).__name__,
+            finding=None if stopped else outcome,
+            error=type(outcome).__name__ if stopped else None,
         )
 
     @property
