@@ -59,13 +59,11 @@ class Attack:
 def attack_finding(claim: str, attacks: list[Attack], note: str) -> Finding:
     """The attack that comes closest to its promise, or exceeds it most; the level is shared by all of them."""
     alpha = CHECK_ALPHA / len(attacks)
-    bounds = [attack.bound(alpha) for attack in attacks]
     shown = [
-        AttackBound(name=attack.what, promise=attack.promise, epsilon=bound.epsilon)
-        for attack, bound in zip(attacks, bounds, strict=True)
+        AttackBound(name=attack.what, promise=attack.promise, epsilon=attack.bound(alpha).epsilon) for attack in attacks
     ]
     worst = int(np.argmax([attack.reached for attack in shown]))
-    closest, bound = shown[worst], bounds[worst]
+    closest, bound = shown[worst], attacks[worst].bound(alpha)
     promise = closest.promise
     factors = [attack.detectable_factor(alpha) for attack in attacks if attack.normal]
     tried = "; ".join(
