@@ -85,17 +85,14 @@ def _reached(view: ClientView, effort: Effort, stream: ByteStream) -> float:
     labels all instances are taken together.
     """
     facts = view.facts
+    joint = facts.joint_classes is not None
 
-    def one_repetition(moved: Floats) -> Floats:
-        parts = moved.reshape(len(moved), facts.n_repetitions, facts.n_coordinates)
+    def norm(moved: Floats) -> Floats:
+        parts = moved.reshape(len(moved), 1 if joint else facts.n_repetitions, -1)
         return np.asarray(np.max(np.linalg.norm(parts, axis=2), axis=1))
 
-    def altogether(moved: Floats) -> Floats:
-        return np.asarray(np.linalg.norm(moved, axis=1))
-
-    if facts.joint_classes is not None:
-        return facts.bound * largest_over_pairs(view, effort, stream, altogether) / declared_sensitivity(facts)
-    return facts.bound * largest_over_pairs(view, effort, stream, one_repetition) / facts.replaced_norm
+    declared = declared_sensitivity(facts) if joint else facts.replaced_norm
+    return facts.bound * largest_over_pairs(view, effort, stream, norm) / declared
 
 
 def gaussian_delta(ratio: float, epsilon: float) -> float:

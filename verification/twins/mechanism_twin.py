@@ -84,9 +84,9 @@ class MechanismTwin(abc.ABC):
 
     def inputs(self, chance: float) -> Outcomes:
         """What a user sends whose bit is one with probability `chance`, a flip included."""
-        one = self.flip + (1.0 - 2.0 * self.flip) * chance
+        reported = self.flip + (1.0 - 2.0 * self.flip) * chance
         masses: dict[tuple[int, int], float] = {}
-        for bit, share in ((1, one), (0, 1.0 - one)):
+        for bit, share in ((1, reported), (0, 1.0 - reported)):
             for ones, zeros, mass in self.sent(bit):
                 masses[ones, zeros] = masses.get((ones, zeros), 0.0) + share * mass
         return tuple((ones, zeros, mass) for (ones, zeros), mass in masses.items())
