@@ -52,15 +52,14 @@ class Result:
     @staticmethod
     def of(check: Check, base: int, outcome: Finding | Exception, *, seconds: float = 0.0) -> Result:
         """What came of a check in an audit with the seed `base`."""
-        stopped = isinstance(outcome, Exception)
         return Result(
             name=check.name,
             layer=check.layer,
             about=check.about,
             seed=check.seed(base),
             seconds=seconds,
-            finding=None if stopped else outcome,
-            error=type(outcome).__name__ if stopped else None,
+            finding=None if isinstance(outcome, Exception) else outcome,
+            error=type(outcome).__name__ if isinstance(outcome, Exception) else None,
         )
 
     @property

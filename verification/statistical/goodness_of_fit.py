@@ -169,7 +169,7 @@ def _p_values(events: list[Event], n_samples: int) -> NDArray[np.float64]:
     _, lowest, highest, observed = zip(*events, strict=True)
     above = stats.binom.sf(np.array(observed) - 1, n_samples, highest)
     below = stats.binom.cdf(observed, n_samples, lowest)
-    return np.minimum(1.0, np.minimum(above, below) * (1.0 + RELATIVE_PAD))
+    return np.asarray(np.minimum(1.0, np.minimum(above, below) * (1.0 + RELATIVE_PAD)))
 
 
 class Sample(NamedTuple):

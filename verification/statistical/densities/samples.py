@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,7 +149,9 @@ class Contrast:
     def joined(parts: list[Contrast]) -> Contrast:
         """The same density under several public seeds, as more blocks."""
         names = ("values", "means", "variances", "fourths")
-        joined = {name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names}
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names
+        }
         return dataclasses.replace(parts[0], **joined)
 
 
