@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -12,7 +12,20 @@ import mpmath
 import numpy as np
 
 from verification.exact.brute_force import DIGITS, Mass, Table, plane_table
-from verification.exact.rational_twins import ExactPair
+from verification.exact.rational_twins import ExactPair, Law, sum_of_bits
+
+
+def response_count(bits: Iterable[int], flip_probability: Fraction) -> Law:
+    """Law of the shuffled output of randomized response, the number of reported ones, given all bits."""
+    return sum_of_bits(1 - flip_probability if bit else flip_probability for bit in bits)
+
+
+def response_pair(others: Sequence[int], flip_probability: Fraction) -> ExactPair:
+    """(A_1, A_0): the shuffled output when the target's bit is 1 or 0 and the others hold `others`."""
+    return ExactPair(
+        upper=response_count([1, *others], flip_probability),
+        lower=response_count([0, *others], flip_probability),
+    )
 
 
 def dominates(larger: ExactPair, smaller: ExactPair) -> bool:

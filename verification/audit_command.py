@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +23,15 @@ from privkde.protocol.model import DensityModel
 from privkde.storage.files import require_writable, write_text
 from verification.auditing import audit
 from verification.reporting import wording
-from verification.reporting.document import AuditReport, Result
+from verification.reporting.document import AuditReport
 from verification.reporting.report_writing import require_ready, write_report
 from verification.sabotage import run_matrix
 from verification.verdicts import FULL, QUICK, Layer
 
 EXIT_REFUTED = 1
 MATRIX = "saboteurs.json"
+READER_LEFT = (BrokenPipeError, SystemExit)
+"""A closed pipe must not change the verdict: rich would exit with 1, "refuted"."""
 _STYLES = {"not-refuted": "green", "refuted": "bold red", "could-not-run": "yellow"}
 
 
@@ -89,7 +91,7 @@ def _audited(parsed: argparse.Namespace) -> int:
 def _succeeded(done: str, step: Callable[[], None]) -> bool:
     """Whether the report could be shown or written; if not, say so: the verdict stands."""
     try:
-        with _readers_may_leave():
+        with suppress(*READER_LEFT):
             step()
     except Exception as error:
         known = isinstance(error, PrivkdeError | OSError)
@@ -124,19 +126,14 @@ class _Bar:
             self._tracker.step(f"done: {name}")
 
 
-@contextmanager
-def _readers_may_leave() -> Iterator[None]:
-    """A closed pipe must not change the verdict: rich would exit with 1, "refuted"."""
-    with suppress(BrokenPipeError, SystemExit):
-        yield
-
-
 def _show(report: AuditReport) -> None:
     console = Console()
     console.print(_table(report))
     for result in report.results:
         if result.verdict != "not-refuted":
-            console.print(f"[{_STYLES[result.verdict]}]{escape(result.name)}[/]: {escape(_reason(result))}")
+            witness = None if result.finding is None else result.finding.witness
+            reason = f"stopped: {result.error}" if witness is None else witness.found
+            console.print(f"[{_STYLES[result.verdict]}]{escape(result.name)}[/]: {escape(reason)}")
             console.print(f"  see it again: {report.replay(result)}", highlight=False, markup=False, soft_wrap=True)
     if report.not_applicable:
         console.print(f"not applicable: {', '.join(report.not_applicable)}", style="dim", highlight=False)
@@ -148,11 +145,6 @@ def _show(report: AuditReport) -> None:
         f" {honest}",
         highlight=False,
     )
-
-
-def _reason(result: Result) -> str:
-    witness = None if result.finding is None else result.finding.witness
-    return f"stopped: {result.error}" if witness is None else witness.found
 
 
 def _table(report: AuditReport) -> Table:
@@ -189,7 +181,7 @@ def _saboteurs(parsed: argparse.Namespace) -> int:
         matrix = run_matrix(FULL if parsed.full else QUICK, progress=_Bar(tracker, "saboteurs"))
     document = json.dumps(matrix.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     write_text(path, document)
-    with _readers_may_leave():
+    with suppress(*READER_LEFT):
         Console().print(matrix.table())
         Console().print(f"written: {path}", highlight=False, markup=False)
     return 0 if matrix.complete else EXIT_REFUTED

@@ -6,7 +6,7 @@ import importlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from functools import partial
@@ -19,7 +19,7 @@ from accounting import InvalidInputError, Plan, PrivkdeError
 from accounting.errors import require_choice, require_integer
 from privkde.protocol.model import DensityModel
 from verification.reporting.document import AuditReport, Result
-from verification.verdicts import QUICK, Check, Effort, Subject
+from verification.verdicts import QUICK, Check, Effort, Finding, Subject
 
 LAYER_MODULES = (
     "verification.exact.enumeration_checks",
@@ -70,8 +70,9 @@ def audit(
     subject = Subject(plan=plan, model=model)
     _require_same_promise(plan, model)
     started, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
-    applicable, silent, missing = _applicable(subject)
-    chosen = _chosen(applicable, silent, missing, only)
+    silent = _silent(subject)
+    applicable = [job for job in collected(LAYER_MODULES) if job[1].name not in silent]
+    chosen = _chosen(applicable, silent, only)
     results = _run_all(chosen, subject, effort, base, processes=min(processes, len(chosen)), progress=progress)
     return AuditReport(
         plan=plan,
@@ -79,8 +80,8 @@ def audit(
         effort=effort,
         seed=base,
         results=results,
-        not_applicable=tuple(check.name for _, check in silent),
-        missing=missing,
+        not_applicable=tuple(silent),
+        missing={name: reason for name, reason in silent.items() if reason},
         left_out=tuple(job[1].name for job in applicable if job not in chosen),
         workers=min(processes, len(chosen)),
         started=started,
@@ -109,19 +110,16 @@ def _require_same_promise(plan: Plan, model: DensityModel | None) -> None:
                 )
 
 
-def _applicable(subject: Subject) -> tuple[list[Job], list[Job], dict[str, str]]:
-    """The checks with something to say about the subject, the others, and what is missing for some of these."""
-    applicable: list[Job] = []
-    silent: list[Job] = []
-    missing: dict[str, str] = {}
+def _silent(subject: Subject) -> dict[str, str]:
+    """The checks with nothing to say about the subject, each with what is missing for it, if anything is."""
+    silent = {}
     runnable = _runnable(subject.plan)
-    for job in collected(LAYER_MODULES):
-        check = job[1]
+    for _, check in collected(LAYER_MODULES):
         tells = (runnable or check.name in UNRUNNABLE) and applies(check, subject)
-        if tells and check.needs(subject):
-            missing[check.name] = check.needs(subject)
-        (applicable if tells and check.name not in missing else silent).append(job)
-    return applicable, silent, missing
+        missing = check.needs(subject) if tells else ""
+        if missing or not tells:
+            silent[check.name] = missing
+    return silent
 
 
 def _runnable(plan: Plan) -> bool:
@@ -141,18 +139,13 @@ def applies(check: Check, subject: Subject) -> bool:
         return True
 
 
-def _chosen(
-    applicable: Sequence[Job], silent: Iterable[Job], missing: Mapping[str, str], only: Sequence[str] | None
-) -> list[Job]:
-    if only is None:
-        return list(applicable)
-    not_applicable = [check.name for _, check in silent]
-    for name in only:
-        if name in not_applicable:
-            reason = f": {missing[name]}" if name in missing else ""
+def _chosen(applicable: Sequence[Job], silent: Mapping[str, str], only: Sequence[str] | None) -> list[Job]:
+    for name in only or ():
+        if name in silent:
+            reason = f": {silent[name]}" if silent[name] else ""
             raise InvalidInputError(f"check {name!r} does not apply to this plan{reason}; leave it out.")
         require_choice("check", name, (check.name for _, check in applicable))
-    return [job for job in applicable if job[1].name in only]
+    return [job for job in applicable if only is None or job[1].name in only]
 
 
 def _run_all(
@@ -173,7 +166,7 @@ def _run_all(
         try:
             result = done()
         except Exception as error:
-            result = Result.of(checks[key], base, error=error)
+            result = Result.of(checks[key], base, error)
         results[result.name] = result
         say(len(results), len(jobs), result.name)
     return tuple(results[check.name] for _, check in jobs)
@@ -208,10 +201,10 @@ def _work(key: tuple[str, str], *, subject: Subject, effort: Effort, base: int) 
 def attempt(check: Check, subject: Subject, effort: Effort, base: int) -> Result:
     """One check on one core; an error is a result, too."""
     started = time.perf_counter()
-    finding, stopped = None, None
+    outcome: Finding | Exception
     try:
         with ThreadpoolController().limit(limits=1):
-            finding = check.run(subject, effort, check.seed(base))
+            outcome = check.run(subject, effort, check.seed(base))
     except Exception as error:
-        stopped = error
-    return Result.of(check, base, seconds=time.perf_counter() - started, finding=finding, error=stopped)
+        outcome = error
+    return Result.of(check, base, outcome, seconds=time.perf_counter() - started)

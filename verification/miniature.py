@@ -16,9 +16,7 @@ LARGEST_CLIPPED = 0.75
 """R of a miniature whose plan clips, at most: below 1, so that it rotates and clips, too."""
 
 
-@lru_cache(maxsize=64)
-def _made(request: PlanRequest) -> Plan:
-    return make_plan(request)
+_made = lru_cache(maxsize=64)(make_plan)
 
 
 def miniature(

@@ -5,9 +5,10 @@ There is no third verdict: nothing here proves anything. A check that could not 
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -40,17 +41,20 @@ class Witness:
     numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """One claim and what became of it: refuted exactly if `statistic` is beyond `bound`."""
+    """One claim and what became of it: refuted exactly if `statistic` > `bound` (or is not a number)."""
 
     claim: str
     """One sentence that is true if the system is honest."""
+    _: KW_ONLY
     statistic: float
     bound: float
-    witness: Witness | None
-    """What refutes the claim: either it is false, or an event of probability at most `alpha` happened."""
-    alpha: float
+    found: str
+    """What was found, in the words of a witness; they count only if the claim is refuted."""
+    numbers: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Of the witness, besides statistic and bound."""
+    alpha: float = 0.0
     """An honest system is refuted with at most this probability; 0 for exact and certified checks."""
     power: float | None = None
     """A defect of size `smallest_detectable_defect` is detected with at least this probability.
@@ -58,16 +62,28 @@ class Finding:
     None where it is not known, as in a search, and for a claim that is refuted.
     """
     smallest_detectable_defect: float | None = None
-    """In the unit that the note names."""
+    """In the unit that the note names. If inf is given, no defect of its kind would show: None, and the power is 0."""
     note: str = ""
     """Unit of the smallest detectable defect, approximations, what was not covered."""
     evidence: Evidence | None = None
     """What was measured besides the statistic, where there is more to draw or to list."""
 
+    def __post_init__(self) -> None:
+        nothing_shows = self.smallest_detectable_defect == math.inf
+        if self.refuted or nothing_shows:
+            object.__setattr__(self, "power", None if self.refuted else 0.0)
+            object.__setattr__(self, "smallest_detectable_defect", None)
+
     @property
     def refuted(self) -> bool:
         """Whether there is a witness against the claim."""
-        return self.witness is not None
+        return not self.statistic <= self.bound
+
+    @property
+    def witness(self) -> Witness | None:
+        """What refutes the claim: either it is false, or an event of probability at most `alpha` happened."""
+        numbers = {"statistic": self.statistic, "bound": self.bound, **self.numbers}
+        return Witness(found=self.found, numbers=numbers) if self.refuted else None
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -87,33 +103,8 @@ class Finding:
         return document
 
 
-def finding(
-    claim: str,
-    *,
-    statistic: float,
-    bound: float,
-    found: str,
-    numbers: Mapping[str, float] | None = None,
-    alpha: float = 0.0,
-    power: float | None = None,
-    smallest_detectable_defect: float | None = None,
-    note: str = "",
-    evidence: Evidence | None = None,
-) -> Finding:
-    """A finding that is refuted exactly if `statistic` > `bound` (or is not a number); `found` words the witness."""
-    refuted = not statistic <= bound
-    numbers = {"statistic": statistic, "bound": bound, **(numbers or {})}
-    return Finding(
-        claim=claim,
-        statistic=statistic,
-        bound=bound,
-        witness=Witness(found=found, numbers=numbers) if refuted else None,
-        alpha=alpha,
-        power=None if refuted else power,
-        smallest_detectable_defect=None if refuted else smallest_detectable_defect,
-        note=note,
-        evidence=evidence,
-    )
+finding = Finding
+"""How a check says what it found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,14 +138,6 @@ Applies = Callable[[Subject], bool]
 Needs = Callable[[Subject], str]
 
 
-def _always(subject: Subject) -> bool:
-    return True
-
-
-def _nothing(subject: Subject) -> str:
-    return ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """One attempt to refute: which plans it applies to, and how it runs."""
@@ -164,8 +147,8 @@ class Check:
     about: str
     """What is checked, in a few words, for tables."""
     run: Attempt = field(hash=False, compare=False)
-    applies: Applies = field(default=_always, hash=False, compare=False)
-    needs: Needs = field(default=_nothing, hash=False, compare=False)
+    applies: Applies = field(default=lambda subject: True, hash=False, compare=False)
+    needs: Needs = field(default=lambda subject: "", hash=False, compare=False)
     """What is missing, in words, for this check to run on the subject; empty if nothing is."""
 
     def seed(self, base: int) -> int:
@@ -173,8 +156,6 @@ class Check:
         return (base * 1_000_003 + zlib.crc32(self.name.encode())) % 2**63
 
 
-def check(
-    name: str, layer: Layer, about: str, *, applies: Applies = _always, needs: Needs = _nothing
-) -> Callable[[Attempt], Check]:
-    """Make a check of the function that tries to refute."""
-    return lambda run: Check(name=name, layer=layer, about=about, run=run, applies=applies, needs=needs)
+def check(name: str, layer: Layer, about: str, **options: Callable[[Subject], Any]) -> Callable[[Attempt], Check]:
+    """Make a check of the function that tries to refute; `options` are `applies` and `needs`."""
+    return lambda run: Check(name=name, layer=layer, about=about, run=run, **options)

@@ -74,11 +74,6 @@ class ClientView:
             self._clients[outside] = Randomizer(self.announcement, stream=stream, outside=outside)
             self._clients[outside]._bitsum = UNROUNDED
 
-    @property
-    def n_features(self) -> int:
-        """Instances that hold features; with joint labels those of one class."""
-        return self.facts.n_repetitions * self.facts.n_coordinates
-
     def scaled(self, record: Record, *, outside: str = "project") -> Floats:
         """f/R of every user in every instance, as it reaches the rounding."""
         sent = self._clients[outside].inputs(record.x, record.classes, stream=self._stream)

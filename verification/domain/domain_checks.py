@@ -71,8 +71,8 @@ def _excess(view: ClientView, scaled: Floats) -> float:
     """The largest feature, or the norm over what the kernel allows; not a number counts as infinite."""
     if not np.all(np.isfinite(scaled)):
         return math.inf
-    facts, features = view.facts, scaled[: view.n_features]  # with joint labels, class 0 holds the features
-    excess = float(np.max(np.abs(scaled)))
+    facts, excess = view.facts, float(np.max(np.abs(scaled)))
+    features = scaled[: facts.n_repetitions * facts.n_coordinates]  # with joint labels, class 0 holds the features
     squares = float(np.sum(features**2))
     if facts.linear:
         allowed = view.announcement.kernel_choice().facts().squared_shift  # x and −x are 2‖f‖ apart

@@ -18,7 +18,7 @@ from privkde.learning.baselines import central_sums
 from verification.domain.client_view import ClientView, Floats, largest_over_pairs
 from verification.statistical.execution.samplers import label_samples
 from verification.statistical.execution.stages import private_stream
-from verification.statistical.goodness_of_fit import MISSED, fits_of, surprise
+from verification.statistical.goodness_of_fit import MISSED, fits_of
 from verification.verdicts import CHECK_ALPHA, Effort, Finding, Layer, Subject, check, finding
 
 CENTRAL = "central"
@@ -85,17 +85,14 @@ def _reached(view: ClientView, effort: Effort, stream: ByteStream) -> float:
     labels all instances are taken together.
     """
     facts = view.facts
+    joint = facts.joint_classes is not None
 
-    def one_repetition(moved: Floats) -> Floats:
-        parts = moved.reshape(len(moved), facts.n_repetitions, facts.n_coordinates)
+    def norm(moved: Floats) -> Floats:
+        parts = moved.reshape(len(moved), 1 if joint else facts.n_repetitions, -1)
         return np.asarray(np.max(np.linalg.norm(parts, axis=2), axis=1))
 
-    def altogether(moved: Floats) -> Floats:
-        return np.asarray(np.linalg.norm(moved, axis=1))
-
-    if facts.joint_classes is not None:
-        return facts.bound * largest_over_pairs(view, effort, stream, altogether) / declared_sensitivity(facts)
-    return facts.bound * largest_over_pairs(view, effort, stream, one_repetition) / facts.replaced_norm
+    declared = declared_sensitivity(facts) if joint else facts.replaced_norm
+    return facts.bound * largest_over_pairs(view, effort, stream, norm) / declared
 
 
 def gaussian_delta(ratio: float, epsilon: float) -> float:
@@ -143,7 +140,7 @@ def check_label(subject: Subject, effort: Effort, seed: int) -> Finding:
     wrong = {name: error / EXACT for name, error in errors.items()}
     fits = fits_of(label_samples(label, LABEL_DRAWS * effort.scale, private_stream(seed, "labels")))
     keep = 1.0 / (1.0 + (label.n_classes - 1) * math.exp(-label.label_epsilon))
-    wrong |= {name: surprise(fit) for name, fit in fits.items()}
+    wrong |= {name: fit.surprise for name, fit in fits.items()}
     worst = max(wrong, key=lambda name: wrong[name])
     return finding(
         f"A label is kept with probability e^ε/(e^ε − 1 + m), m = {label.n_classes}, else replaced uniformly.",

@@ -33,7 +33,8 @@ def precise_poisson(mean: float) -> Mass:
 
 def precise_negative_binomial(shape: float | Fraction, continue_probability: float | Fraction) -> Mass:
     """NB(r, p), p the probability to continue: C(j+r−1, j) (1−p)^r p^j, any r > 0."""
-    r, p = _precise(shape), _precise(continue_probability)
+    with mpmath.workdps(2 * DIGITS):
+        r, p = mpmath.mpmathify(shape), mpmath.mpmathify(continue_probability)
     return lambda j: mpmath.gammaprod([j + r], [r, j + 1]) * (1 - p) ** r * p**j
 
 
@@ -70,10 +71,3 @@ def plane_table(noise: Table, flood: Table, size: int) -> Table:
         rows, columns = min(size - z, square.shape[0]), min(size - z, square.shape[1])
         law[z : z + rows, z : z + columns] += mass * square[:rows, :columns]
     return law
-
-
-def _precise(number: float | Fraction) -> Any:
-    if isinstance(number, Fraction):
-        with mpmath.workdps(2 * DIGITS):
-            return mpmath.mpf(number.numerator) / number.denominator
-    return mpmath.mpf(number)

@@ -108,14 +108,9 @@ def _communication(
         weight = float(np.prod([keep if r == c else 1.0 - keep for r, (_, c) in zip(reports, others, strict=True)]))
         for mine_reported in range(CLASSES):
             together = [x for r, (x, _) in zip(reports, others, strict=True) if r == mine_reported]
-            pair = _class_view(mine[0], moved[0], together, rows, sizes)
+            pair, n = UNIT_PAIR, len(together) + 1
+            if n in sizes and mine[0] != moved[0]:  # else nothing is released, or nothing differs
+                pair = whole_view(mechanism_twin(sizes[n]), rows[mine[0]], rows[moved[0]], rows[together])
             upper.append(weight * (keep if mine_reported == mine[1] else 1.0 - keep) * pair.upper)
             lower.append(weight * (keep if mine_reported == moved[1] else 1.0 - keep) * pair.lower)
     return ViewPair(np.concatenate(upper), np.concatenate(lower))
-
-
-def _class_view(mine: int, moved: int, together: list[int], rows: Array, sizes: dict[int, Plan]) -> ViewPair:
-    n = len(together) + 1
-    if n not in sizes or mine == moved:  # nothing is released, or nothing differs
-        return UNIT_PAIR
-    return whole_view(mechanism_twin(sizes[n]), rows[mine], rows[moved], rows[together])

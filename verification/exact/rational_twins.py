@@ -108,19 +108,8 @@ def sum_of_bits(probabilities: Iterable[Fraction]) -> Law:
     return tuple(law)
 
 
-def response_count(bits: Iterable[int], flip_probability: Fraction) -> Law:
-    """Law of the shuffled output of randomized response, the number of reported ones, given all bits."""
-    return sum_of_bits(1 - flip_probability if bit else flip_probability for bit in bits)
-
-
-def response_pair(others: Sequence[int], flip_probability: Fraction) -> ExactPair:
-    """(A_1, A_0): the shuffled output when the target's bit is 1 or 0 and the others hold `others`."""
-    return ExactPair(
-        upper=response_count([1, *others], flip_probability),
-        lower=response_count([0, *others], flip_probability),
-    )
-
-
 def response_pairs(n_users: int, flip_probability: Fraction) -> list[ExactPair]:
-    """`response_pair` for m = 0, …, n − 1 ones among the others (the count forgets their order)."""
-    return [response_pair([1] * m + [0] * (n_users - 1 - m), flip_probability) for m in range(n_users)]
+    """(A_1, A_0), the reported ones when the target's bit is 1 or 0, for m = 0, …, n − 1 ones among the others."""
+    stay = 1 - flip_probability
+    counts = [sum_of_bits([stay] * m + [flip_probability] * (n_users - m)) for m in range(n_users + 1)]
+    return [ExactPair(upper=counts[m + 1], lower=counts[m]) for m in range(n_users)]

@@ -25,12 +25,12 @@ WHOLE_POWER = re.compile(r'^(\s*(?:"[^"]*": )?-?\d+)(e[-+]\d+,?)$', re.MULTILINE
 """1e-06 is a number in JSON and a text in YAML 1.1, which wants 1.0e-06."""
 
 
-def entry(report: AuditReport) -> dict[str, Any]:
-    """The entry as plain values, in the registry's sections; `templates/registry.json` words it."""
+def filled(template: str, report: AuditReport, **more: Any) -> str:
+    """A template of this package with what all of them say of a report, and more."""
     plan = report.plan
-    text = render_page(
+    return render_page(
         "verification.reporting",
-        "registry.json",
+        template,
         report=report,
         plan=plan,
         request=plan.request,
@@ -38,8 +38,13 @@ def entry(report: AuditReport) -> dict[str, Any]:
         local=promised(plan.guarantees, View.LOCAL),
         words=wording,
         version=privkde.__version__,
+        **more,
     )
-    document: dict[str, Any] = json.loads(text)
+
+
+def entry(report: AuditReport) -> dict[str, Any]:
+    """The entry as plain values, in the registry's sections; `templates/registry.json` words it."""
+    document: dict[str, Any] = json.loads(filled("registry.json", report))
     return document
 
 

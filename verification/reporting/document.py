@@ -50,14 +50,7 @@ class Result:
     """The type of the error, never its text: a message may quote data."""
 
     @staticmethod
-    def of(
-        check: Check,
-        base: int,
-        *,
-        seconds: float = 0.0,
-        finding: Finding | None = None,
-        error: BaseException | None = None,
-    ) -> Result:
+    def of(check: Check, base: int, outcome: Finding | Exception, *, seconds: float = 0.0) -> Result:
         """What came of a check in an audit with the seed `base`."""
         return Result(
             name=check.name,
@@ -65,8 +58,8 @@ class Result:
             about=check.about,
             seed=check.seed(base),
             seconds=seconds,
-            finding=finding,
-            error=None if error is None else type(error).__name__,
+            finding=None if isinstance(outcome, Exception) else outcome,
+            error=type(outcome).__name__ if isinstance(outcome, Exception) else None,
         )
 
     @property

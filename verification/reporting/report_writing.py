@@ -1,4 +1,4 @@
-"""The files of a report, written whole or not at all."""
+"""The files of a report, written whole or not at all. Words and tables of `report.html` are in `templates`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from accounting import InvalidInputError
 from privkde.storage.files import require_replaceable, whole_folder
 from verification.reporting import deployment_registry
-from verification.reporting.document import AuditReport
-from verification.reporting.report_figures import draw_figures
-from verification.reporting.report_page import render
-from verification.sabotage.matrix import Matrix
+from verification.reporting.document import SCHEMA, AuditReport, environment
+from verification.reporting.report_figures import Figures, draw_figures
+from verification.reporting.shown_evidence import confirmation, measured_errors, planned_errors, shown_evidence
+from verification.sabotage.matrix import MARKS, Matrix
+from verification.verdicts import FALSE_ALARM_RATE
 
 SABOTEURS = "saboteurs.json"
 """In this package, the matrix of the release; in a report's folder, what `privkde audit --saboteurs` wrote there."""
@@ -47,6 +48,28 @@ def write_report(report: AuditReport, output: Path) -> list[str]:
     if figures.profile is None:
         return ["the figure of δ(ε) was left out: no curve can be computed for the plan's parameters.", PRINT]
     return [PRINT]
+
+
+def render(report: AuditReport, *, matrix: Matrix | None = None, figures: Figures | None = None) -> str:
+    """One page that needs nothing but itself, with this matrix of saboteurs; figures are drawn if none are given."""
+    plan, evidence = report.plan, shown_evidence(report)
+    return deployment_registry.filled(
+        "page.html",
+        report,
+        label=plan.request.label_response(),
+        promise=plan.guarantees[0],
+        model=report.model,
+        evidence=evidence,
+        confirmation=confirmation(report),
+        planned_errors=planned_errors(plan),
+        measured_errors=measured_errors(evidence.errors),
+        allowed_false_alarms=FALSE_ALARM_RATE,
+        matrix=matrix,
+        marks=MARKS,
+        figures=draw_figures(report) if figures is None else figures,
+        machine=environment(),
+        schema=SCHEMA,
+    )
 
 
 def shown_matrix(folder: Path) -> Matrix | None:

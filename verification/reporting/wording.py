@@ -25,11 +25,6 @@ def number(value: float | None) -> str:
     return f"{int(value):,}" if large else small(value).replace("-", "−")
 
 
-def whole(value: int) -> str:
-    """A whole number, with commas between thousands."""
-    return f"{value:,}"
-
-
 def counted(total: float, what: str) -> str:
     """A number and what is counted, which gets its plural: 1 check, 3 checks, 2.5 messages."""
     shown = f"{total:,.0f}" if abs(total) >= 1e3 else f"{total:.4g}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.mechanisms import RandomizedResponse, ThreeNegativeBinomial
+from accounting.mechanisms import RandomizedResponse
 from privkde.bitsum import Bitsum, Tally, three_negative_binomial
 from privkde.bitsum.pure import PureBitsum
 from privkde.bitsum.randomized_response import RandomizedResponseBitsum
@@ -26,12 +27,6 @@ from verification.sabotage.saboteur import Right, fault
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float64]
-
-
-def _single_noise(law: ThreeNegativeBinomial, n_users: int) -> NegativeBinomial:
-    """The noise of one sign, of all users together, as it should be."""
-    shape = Fraction(law.noise_shape * n_users, law.n_users)
-    return NegativeBinomial(shape=shape, continue_probability=law.continue_probability)
 
 
 @fault("rr without correction", RESPONSE, RandomizedResponseBitsum, "estimate")
@@ -55,13 +50,10 @@ def other_convention(right: Right, self: NegativeBinomial, bits: int) -> Any:
 
 
 @fault("whole flood by everybody", CORRELATED, ThreeNegativeBinomialBitsum, "noise")
-def whole_flood(_: Right, self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: ByteStream) -> Tally:
+def whole_flood(right: Right, self: ThreeNegativeBinomialBitsum, *drawn: Any) -> Any:
     """Every user draws NB(r', p') instead of NB(r'/n, p'), as the paper prints it."""
-    law, single = self.law, _single_noise(self.law, n_users)
-    flood_shape = Fraction(law.flood_shape) * n_users
-    flood = NegativeBinomial(shape=flood_shape, continue_probability=law.flood_continue_probability)
-    pairs = flood.sample(shape, stream)
-    return Tally(single.sample(shape, stream) + pairs, single.sample(shape, stream) + pairs)
+    flooded = dataclasses.replace(self.law, flood_shape=self.law.flood_shape * self.law.n_users)
+    return right(ThreeNegativeBinomialBitsum(law=flooded), *drawn)
 
 
 @fault("noise shares 1/(2n)", CORRELATED, three_negative_binomial, "share")
@@ -70,10 +62,9 @@ def half_share(right: Right, total: Any, n_users: int, counted_users: int) -> An
     return right(total, n_users, 2 * counted_users)
 
 
-@fault("no flood", CORRELATED, ThreeNegativeBinomialBitsum, "noise")
-def no_flood(_: Right, self: ThreeNegativeBinomialBitsum, n_users: int, shape: Any, stream: ByteStream) -> Tally:
+@fault("no flood", CORRELATED, three_negative_binomial, "paired")
+def no_flood(_: Right, single: NegativeBinomial, flood: NegativeBinomial, shape: Any, stream: ByteStream) -> Tally:
     """The flood is left out because it cancels in the estimate; the messages no longer hide anybody."""
-    single = _single_noise(self.law, n_users)
     return Tally(single.sample(shape, stream), single.sample(shape, stream))
 
 

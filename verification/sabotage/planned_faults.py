@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from accounting import Guarantee, Plan
+from accounting import Guarantee, Plan, PlanRequest
 from accounting import composed_contracts as contracts
 from accounting.composition import Touched, pld
 from accounting.kernels import KernelFacts
@@ -14,8 +14,9 @@ from accounting.mechanisms import GaussianMechanism
 from accounting.mechanisms import bitsum_protocol as base
 from accounting.numerics import losses
 from accounting.numerics.profile import Pair, ProfileTable
+from verification.sabotage import saboteur
 from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, RESPONSE, SINGLE
-from verification.sabotage.saboteur import Right, fault, tampering
+from verification.sabotage.saboteur import Right, fault
 
 
 @fault("S instead of min(2S, Q)", HASHED, KernelFacts, "touched")
@@ -73,8 +74,9 @@ def no_infinity(right: Right, table: ProfileTable, step: float) -> Any:
     return right(table, step)[0], 0.0
 
 
-@tampering("plan altered by hand", RESPONSE)
-def lowered(plan: Plan) -> Plan:
+@fault("plan altered by hand", RESPONSE, saboteur, "make_plan")
+def lowered(right: Right, request: PlanRequest) -> Plan:
     """Somebody lowers the flip probability in plan.json by a fifth."""
+    plan: Plan = right(request)
     lower = 0.8 * float(plan.parameters["flip_probability"])
     return dataclasses.replace(plan, parameters={**plan.parameters, "flip_probability": lower})

@@ -26,14 +26,13 @@ Right = Callable[..., Any]
 class Saboteur:
     """A fault that somebody could have made. While it is planted, exactly one thing in the library is wrong.
 
-    The plan is made, and all checks run, with the fault planted; `tamper` alters the finished plan instead.
+    The plan is made, and all checks run, with the fault planted.
     """
 
     name: str
     story: str
     request: PlanRequest
     plant: Plant = field(default=nullcontext, hash=False, compare=False)
-    tamper: Callable[[Plan], Plan] | None = field(default=None, hash=False, compare=False)
 
     @contextmanager
     def at_work(self) -> Iterator[Plan]:
@@ -41,8 +40,7 @@ class Saboteur:
         with self.plant():
             forget()
             try:
-                made = make_plan(self.request)
-                yield made if self.tamper is None else self.tamper(made)
+                yield make_plan(self.request)
             finally:
                 forget()
 
@@ -69,7 +67,7 @@ def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callab
         def plant() -> AbstractContextManager[Any]:
             return mock.patch.object(owner, attribute, _replacement(inspect.getattr_static(owner, attribute), wrong))
 
-        return Saboteur(name=name, story=_story(wrong), request=request, plant=plant)
+        return Saboteur(name=name, story=" ".join((wrong.__doc__ or "").split()), request=request, plant=plant)
 
     return saboteur
 
@@ -81,12 +79,3 @@ def _replacement(right: Any, wrong: Callable[..., Any]) -> Any:
     if isinstance(right, staticmethod):
         return staticmethod(partial(wrong, right.__func__))
     return lambda *arguments, **options: wrong(right, *arguments, **options)
-
-
-def tampering(name: str, request: PlanRequest) -> Callable[[Callable[[Plan], Plan]], Saboteur]:
-    """Make a saboteur of a function that alters a finished plan; its docstring is the story."""
-    return lambda tamper: Saboteur(name=name, story=_story(tamper), request=request, tamper=tamper)
-
-
-def _story(function: Callable[..., Any]) -> str:
-    return " ".join((function.__doc__ or "").split())

@@ -10,11 +10,8 @@ import importlib
 import os
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 
-from accounting import Plan
 from accounting.errors import require_choice
 from verification.auditing import LAYER_MODULES, Progress, applies, attempt, collected, spread
 from verification.reporting.document import Outcome
@@ -33,30 +30,28 @@ HONEST = "honest system"
 SEED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class _System:
-    """What travels to a worker: names and requests, no functions."""
+KINDS = {request: kind for kind, request in HONEST_PLANS.items()}
 
-    name: str
-    story: str
-    plan: str
-    source: str | None
-    """The module that has the saboteur; None for the honest system."""
-
-    def at_work(self) -> AbstractContextManager[Plan]:
-        if self.source is None:
-            return Saboteur(name=HONEST, story="", request=HONEST_PLANS[self.plan]).at_work()
-        return next(saboteur for saboteur in saboteurs((self.source,)) if saboteur.name == self.name).at_work()
+System = tuple[str | None, str]
+"""A module and the name of a saboteur in it; or None and the kind of plan that the honest system is tried on."""
 
 
-def _row(system: _System, *, modules: Sequence[str], names: Sequence[str], effort: Effort, seed: int) -> Row:
+def _saboteur(system: System) -> Saboteur:
+    module, name = system
+    if module is None:
+        return Saboteur(name=HONEST, story="nothing is wrong", request=HONEST_PLANS[name])
+    return next(saboteur for saboteur in saboteurs((module,)) if saboteur.name == name)
+
+
+def _row(system: System, *, modules: Sequence[str], names: Sequence[str], effort: Effort, seed: int) -> Row:
     """One system against all checks, in a worker."""
     started = time.perf_counter()
     checks = [check for _, check in collected(modules) if check.name in names]
     outcomes: dict[str, Outcome] = {}
     errors: dict[str, str] = {}
+    saboteur = _saboteur(system)
     try:
-        with system.at_work() as plan:
+        with saboteur.at_work() as plan:
             subject = Subject(plan=plan)
             for check in checks:
                 if not applies(check, subject):
@@ -71,10 +66,10 @@ def _row(system: _System, *, modules: Sequence[str], names: Sequence[str], effor
             outcomes.setdefault(check.name, Outcome.COULD_NOT_RUN)
             errors.setdefault(check.name, f"planner: {type(refusal).__name__}")
     return Row(
-        name=system.name,
-        story=system.story,
-        plan=system.plan,
-        honest=system.source is None,
+        name=saboteur.name,
+        story=saboteur.story,
+        plan=KINDS.get(saboteur.request, saboteur.request.bitsum),
+        honest=system[0] is None,
         outcomes=outcomes,
         errors=errors,
         seconds=time.perf_counter() - started,
@@ -106,21 +101,16 @@ def run_matrix(
     """
     started = time.perf_counter()
     names = _named("check", checks, [check.name for _, check in collected(check_modules)])
-    kinds = {request: kind for kind, request in HONEST_PLANS.items()}
-    systems = [_System(HONEST, "nothing is wrong", kind, None) for kind in _named("plan", plans, list(HONEST_PLANS))]
-    sources = [(module, saboteur) for module in saboteur_modules for saboteur in saboteurs((module,))]
-    chosen = _named("saboteur", only, [saboteur.name for _, saboteur in sources])
-    systems += [
-        _System(saboteur.name, saboteur.story, kinds.get(saboteur.request, saboteur.request.bitsum), module)
-        for module, saboteur in sources
-        if saboteur.name in chosen
-    ]
-    rows: dict[_System, Row] = {}
+    systems: list[System] = [(None, kind) for kind in _named("plan", plans, list(HONEST_PLANS))]
+    faults = [(module, saboteur.name) for module in saboteur_modules for saboteur in saboteurs((module,))]
+    chosen = _named("saboteur", only, [name for _, name in faults])
+    systems += [(module, name) for module, name in faults if name in chosen]
+    rows: dict[System, Row] = {}
     row_of = partial(_row, modules=tuple(check_modules), names=names, effort=effort, seed=seed)
     for system, done in spread(row_of, systems, min(len(systems), workers or os.cpu_count() or 1)):
         rows[system] = done()
         if progress is not None:
-            progress(len(rows), len(systems), system.name)
+            progress(len(rows), len(systems), rows[system].name)
     silent = [n for n in names if all(row.outcomes[n] is Outcome.NOT_APPLICABLE for row in rows.values())]
     return Matrix(
         checks=tuple(name for name in names if name not in silent),

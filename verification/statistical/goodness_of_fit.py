@@ -9,7 +9,6 @@ Wolfowitz with Massart's constant, valid for discrete laws). Nothing is asymptot
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
+from scipy import special, stats
 
 from accounting.errors import InvalidInputError, require_real
 from accounting.numerics.pmf import Pmf
@@ -39,19 +38,13 @@ MISSED = 1e-3
 """Chance with which a defect called detectable may still be missed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(NamedTuple):
     """An event, its declared probability within [lowest, highest], and how many samples fell into it."""
 
     name: str
     lowest: float
     highest: float
     observed: int
-
-    def p_value(self, n_samples: int) -> float:
-        """The smaller of the two exact one-sided p-values, rounded up."""
-        above = _at_least(self.observed, n_samples, self.highest)
-        return min(above, _at_most(self.observed, n_samples, self.lowest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +55,8 @@ class GoodnessOfFit:
     level: float
     n_events: int
     worst: Event
+    p_value: float
+    """Of the worst event: the smaller of the two exact one-sided p-values, rounded up."""
     distance: float
     allowed_distance: float
 
@@ -71,9 +66,15 @@ class GoodnessOfFit:
         return self.level / (4.0 * self.n_events)
 
     @property
+    def surprise(self) -> float:
+        """The statistic: ln p over ln level, or the distance over the allowed one."""
+        beyond = math.inf if self.p_value == 0.0 else math.log(self.p_value) / math.log(self.event_level)
+        return max(beyond, self.distance / self.allowed_distance)
+
+    @property
     def refuted(self) -> bool:
         """Whether the samples are incompatible with the law at this level."""
-        return self.worst.p_value(self.n_samples) <= self.event_level or self.distance > self.allowed_distance
+        return self.surprise > 1.0
 
     @property
     def smallest_defect(self) -> float:
@@ -86,10 +87,8 @@ class GoodnessOfFit:
         Refuted means: with probability 1 − `MISSED` or more. For a decrease, give the complement.
         """
         n = self.n_samples
-        critical = bisect.bisect_left(
-            range(n + 1), -self.event_level, key=lambda c: -_at_least(c, n, probability * (1.0 + RELATIVE_PAD))
-        )
-        if not 0 < critical <= n:
+        critical = 1 + int(stats.binom.isf(self.event_level, n, min(1.0, probability * (1.0 + RELATIVE_PAD))))
+        if critical > n:
             return math.inf
         return float(special.betaincinv(critical, n - critical + 1, 1.0 - MISSED)) - probability
 
@@ -98,7 +97,7 @@ class GoodnessOfFit:
         return (
             f"{'refuted' if self.refuted else 'not refuted'} at level {self.level:g} from {self.n_samples:,} samples:"
             f" {self.worst.observed:,} in {self.worst.name} (declared {self.worst.highest:.6g},"
-            f" p-value {self.worst.p_value(self.n_samples):.3g} against {self.event_level:.3g});"
+            f" p-value {self.p_value:.3g} against {self.event_level:.3g});"
             f" distance {self.distance:.3g} (allowed {self.allowed_distance:.3g},"
             f" seen from {self.smallest_defect:.3g})"
         )
@@ -120,13 +119,16 @@ def goodness_of_fit(samples: NDArray[np.integer[Any]], law: Pmf, *, level: float
     counts = np.bincount(inside, minlength=len(law.values))
     below, above = int(np.sum(flat < law.start)), int(np.sum(flat >= law.stop))
     events = list(_events(law, counts, below, above))
+    p_values = _p_values(events, n_samples)
+    worst = int(np.argmin(p_values))
     declared = np.minimum(np.cumsum(law.values), 1.0)
     distance = max(np.max(np.abs((below + np.cumsum(counts)) / n_samples - declared)), below / n_samples)
     return GoodnessOfFit(
         n_samples=n_samples,
         level=level,
         n_events=len(events),
-        worst=min(events, key=lambda event: event.p_value(n_samples)),
+        worst=events[worst],
+        p_value=float(p_values[worst]),
         distance=float(distance),
         allowed_distance=math.sqrt(math.log(4.0 / level) / (2.0 * n_samples)) + law.missing + RELATIVE_PAD,
     )
@@ -142,7 +144,7 @@ def _events(law: Pmf, counts: NDArray[np.int64], below: int, above: int) -> Iter
 
     def event(name: str, probability: float, observed: int) -> Event:
         highest = min(1.0, probability * (1.0 + RELATIVE_PAD) + law.missing)
-        return Event(name=name, lowest=probability * (1.0 - RELATIVE_PAD), highest=highest, observed=observed)
+        return Event(name, probability * (1.0 - RELATIVE_PAD), highest, observed)
 
     for index in np.argsort(-law.values, kind="stable")[:MOST_VALUES]:
         yield event(f"X = {law.start + index}", float(law.values[index]), int(counts[index]))
@@ -162,20 +164,12 @@ def _events(law: Pmf, counts: NDArray[np.int64], below: int, above: int) -> Iter
             yield event(f"X {name} {edge + sign * int(size)}", float(masses[size - 1]), int(totals[size - 1]))
 
 
-def _at_least(count: int, n_samples: int, probability: float) -> float:
-    """P(Bin(n, probability) ≥ count), rounded up."""
-    if count <= 0:
-        return 1.0
-    tail = float(special.betainc(count, n_samples - count + 1, min(probability, 1.0)))
-    return min(1.0, tail * (1.0 + RELATIVE_PAD))
-
-
-def _at_most(count: int, n_samples: int, probability: float) -> float:
-    """P(Bin(n, probability) ≤ count), rounded up."""
-    if count >= n_samples:
-        return 1.0
-    tail = float(special.betaincc(count + 1, n_samples - count, probability))
-    return min(1.0, tail * (1.0 + RELATIVE_PAD))
+def _p_values(events: list[Event], n_samples: int) -> NDArray[np.float64]:
+    """P(Bin(n, highest) ≥ observed) or P(Bin(n, lowest) ≤ observed), whichever is smaller, rounded up."""
+    _, lowest, highest, observed = zip(*events, strict=True)
+    above = stats.binom.sf(np.array(observed) - 1, n_samples, highest)
+    below = stats.binom.cdf(observed, n_samples, lowest)
+    return np.asarray(np.minimum(1.0, np.minimum(above, below) * (1.0 + RELATIVE_PAD)))
 
 
 class Sample(NamedTuple):
@@ -193,35 +187,19 @@ def fits_of(samples: Iterable[Sample]) -> dict[str, GoodnessOfFit]:
     return {sample.name: goodness_of_fit(sample.drawn, sample.law, level=level) for sample in listed}
 
 
-def surprise(fit: GoodnessOfFit) -> float:
-    """Above 1 exactly if the fit is refuted: ln p over ln level, or the distance over the allowed one.
-
-    >>> fair = Pmf(start=0, values=np.array([0.5, 0.5]), missing=0.0)
-    >>> surprise(goodness_of_fit(np.arange(100) % 2, fair)) <= 1.0 < surprise(goodness_of_fit(np.ones(100, int), fair))
-    True
-    """
-    p_value = fit.worst.p_value(fit.n_samples)
-    beyond = math.inf if p_value == 0.0 else math.log(p_value) / math.log(fit.event_level)
-    return max(beyond, fit.distance / fit.allowed_distance)
-
-
 def fitted_finding(
     claim: str, fits: Mapping[str, GoodnessOfFit], *, note: str, smallest_defect: float | None = None
 ) -> Finding:
-    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect.
-
-    A smallest defect of inf says that no defect of its kind would show: then none is stated, and the power is 0.
-    """
+    """Refuted if any of the samples does not follow its law. Power: 1 − `MISSED` at the smallest defect."""
     defect = max(fit.smallest_defect for fit in fits.values()) if smallest_defect is None else smallest_defect
-    shows = math.isfinite(defect)
-    worst = max(fits, key=lambda name: surprise(fits[name]))
+    worst = max(fits, key=lambda name: fits[name].surprise)
     return finding(
         claim,
-        statistic=surprise(fits[worst]),
+        statistic=fits[worst].surprise,
         bound=1.0,
         found=f"{worst}: {fits[worst].describe()}",
         alpha=CHECK_ALPHA,
-        power=1.0 - MISSED if shows else 0.0,
-        smallest_detectable_defect=defect if shows else None,
+        power=1.0 - MISSED,
+        smallest_detectable_defect=defect,
         note=note + " The statistic is ln p over ln level, or a distance over the allowed one; the worst of all laws.",
     )

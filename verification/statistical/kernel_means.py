@@ -41,9 +41,14 @@ class MeanCheck:
         return abs(self.estimate - self.claimed)
 
     @property
+    def ratio(self) -> float:
+        """The deviation over the bound; inf if a sample is out of range."""
+        return math.inf if self.outside else self.deviation / self.bound
+
+    @property
     def refuted(self) -> bool:
         """Whether the claim is refuted; if not, it is *not refuted*, which proves nothing."""
-        return self.outside > 0 or not self.deviation <= self.bound
+        return not self.ratio <= 1.0
 
     @property
     def smallest_defect(self) -> float:
@@ -94,7 +99,7 @@ def feature_products(family: LsqFamily, x: Float64, y: Float64) -> Float64:
 
 def claimed_means(family: LsqFamily, x: Float64, y: Float64) -> Float64:
     """What E[f(x)·g(y)] is claimed to be for each pair of rows: k, or k + (1−k)/Q for hashed kernels."""
-    kernel = np.array([family.kernel(x[i : i + 1], y[i : i + 1])[0, 0] for i in range(len(x))])
+    kernel = np.diagonal(family.kernel(x, y))
     return kernel + (1.0 - kernel) / family.facts.n_coordinates if _hashed(family) else kernel
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -28,11 +29,9 @@ class ResponseTwin(MechanismTwin):
     one_message_each: ClassVar[bool] = True
     depends_on_others: ClassVar[bool] = True
 
-    flip_probability: float
+    transparent: ClassVar[Mapping[str, float | int]] = {"flip_probability": 0.1875}
 
-    def transparent(self) -> dict[str, float | int]:
-        """Flips are frequent."""
-        return {"flip_probability": 0.1875}
+    flip_probability: float
 
     @property
     def flip(self) -> float:
@@ -69,19 +68,16 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
     name: ClassVar[str] = "3nb"
     reads_difference: ClassVar[bool] = True
 
+    transparent: ClassVar[Mapping[str, float | int]] = {
+        "continue_probability": 0.25,
+        "flood_shape": 1.5,
+        "flood_continue_probability": 0.375,
+    }
+
     noise_shape: int
     continue_probability: float
     flood_shape: float
     flood_continue_probability: float
-
-    def transparent(self) -> dict[str, float | int]:
-        """The plan's own shape, with a few messages of each kind."""
-        return {
-            "noise_shape": self.noise_shape,
-            "continue_probability": 0.25,
-            "flood_shape": 1.5,
-            "flood_continue_probability": 0.375,
-        }
 
     def noise_counts(self) -> tuple[NegativeBinomialCount, NegativeBinomialCount, NegativeBinomialCount]:
         """G₁, G₂ and F."""
@@ -108,11 +104,9 @@ class PoissonTwin(MechanismTwin):
 
     name: ClassVar[str] = "poisson"
 
-    total_mean: float
+    transparent: ClassVar[Mapping[str, float | int]] = {"total_mean": 1.5}
 
-    def transparent(self) -> dict[str, float | int]:
-        """A few messages of noise."""
-        return {"total_mean": 1.5}
+    total_mean: float
 
     def noise_counts(self) -> tuple[NoiseCount, None, None]:
         """Only ones."""
@@ -125,12 +119,10 @@ class NegativeBinomialTwin(MechanismTwin):
 
     name: ClassVar[str] = "negative-binomial"
 
+    transparent: ClassVar[Mapping[str, float | int]] = {"shape": 1.5, "continue_probability": 0.25}
+
     shape: float
     continue_probability: float
-
-    def transparent(self) -> dict[str, float | int]:
-        """A few messages of noise."""
-        return {"shape": 1.5, "continue_probability": 0.25}
 
     def noise_counts(self) -> tuple[NoiseCount, None, None]:
         """Only ones."""
@@ -146,10 +138,18 @@ class PureTwin(MechanismTwin):
 
     name: ClassVar[str] = "pure"
     reads_difference: ClassVar[bool] = True
-    plain_ones: ClassVar[bool] = False
     spends_delta: ClassVar[bool] = False
     many_messages: ClassVar[bool] = True
     prediction_is_bound: ClassVar[bool] = True
+
+    transparent: ClassVar[Mapping[str, float | int]] = {
+        "epsilon_target": 6.0,
+        "noise_epsilon": 4.0,
+        "silence_probability": 0.25,
+        "base_messages": 2,
+        "flood_shape": 1.0,
+        "flood_continue_probability": 3 / 32,
+    }
 
     epsilon_target: float
     noise_epsilon: float
@@ -157,17 +157,6 @@ class PureTwin(MechanismTwin):
     base_messages: int
     flood_shape: float
     flood_continue_probability: float
-
-    def transparent(self) -> dict[str, float | int]:
-        """Silence is frequent, and there are a few messages of each kind."""
-        return {
-            "epsilon_target": 6.0,
-            "noise_epsilon": 4.0,
-            "silence_probability": 0.25,
-            "base_messages": 2,
-            "flood_shape": 1.0,
-            "flood_continue_probability": 3 / 32,
-        }
 
     @property
     def silence(self) -> float:

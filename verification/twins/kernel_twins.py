@@ -27,7 +27,6 @@ NORM = 1.0001
 CANDIDATES = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelTwin(abc.ABC):
     """A kernel k and its features f, whose scaled coordinates f/R in [−1, 1] are rounded to bits."""
 
@@ -78,7 +77,6 @@ def _opposite(direction: Floats) -> Float32:
     return np.stack([direction, -direction]).astype(np.float32) * np.float32(0.9999)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GaussianTwin(KernelTwin):
     """exp(−‖x−y‖²) by random Fourier features."""
 
@@ -100,7 +98,7 @@ class GaussianTwin(KernelTwin):
         """All cosines at +1 and at −1, if the maps are not projected."""
         assert isinstance(family, GaussianFamily)
         if family.projection is not None:
-            return KernelTwin.far_apart(self, family, seed)
+            return super().far_apart(family, seed)
         angles = np.stack([np.zeros(len(family.phases)), np.full(len(family.phases), np.pi)]) - family.phases
         return np.linalg.lstsq(family.weights.T.astype(np.float64), angles.T, rcond=None)[0].T.astype(np.float32)
 
@@ -129,8 +127,6 @@ class HashedTwin(KernelTwin):
 class _InnerProduct(KernelTwin, abc.ABC):
     """x·y by linear features."""
 
-    __slots__ = ()
-
     def values(self, x: Floats, y: Floats) -> Floats:
         """x·y."""
         return np.asarray(x @ y.T)
@@ -140,7 +136,6 @@ class _InnerProduct(KernelTwin, abc.ABC):
         return squared_shift / 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityTwin(_InnerProduct):
     """x·y with f(x) = x; for R < 1 after a public rotation, clipped to [−R, R]."""
 
@@ -180,7 +175,6 @@ class IdentityTwin(_InnerProduct):
         return _opposite(np.asarray(rotation @ np.sqrt(squares)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SignsTwin(_InnerProduct):
     """x·y with random signs, f(x) = σ·x."""
 

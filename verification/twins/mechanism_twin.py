@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from verification.certified.noise_laws import LossBounds, TwoLaws, shifted
 from verification.exact.brute_force import plane_table, sufficient_length, table
 from verification.exact.rational_twins import ExactPair
-from verification.statistical.execution.count_laws import TAIL, Noise, Parts, Tables, plus, point, times
+from verification.statistical.execution.count_laws import TAIL, Laws, Parts, Tables, plus, point, times, window
 from verification.twins.noise_counts import NoiseCount
 
 Floats = NDArray[np.float64]
@@ -36,8 +36,6 @@ class MechanismTwin(abc.ABC):
     """Whether every user sends exactly one message in every instance."""
     reads_difference: ClassVar[bool] = False
     """Whether noise is sent as ones and as zeros, so that ones − zeros tells more than the ones."""
-    plain_ones: ClassVar[bool] = True
-    """Whether a user's input adds a single one or nothing."""
     spends_delta: ClassVar[bool] = True
     """Whether a promise with δ = 0 is impossible."""
     depends_on_others: ClassVar[bool] = False
@@ -47,6 +45,9 @@ class MechanismTwin(abc.ABC):
     prediction_is_bound: ClassVar[bool] = False
     """Whether the library's prediction of the error is an upper bound instead of the exact value."""
 
+    transparent: ClassVar[Mapping[str, float | int]]
+    """Parameters for tests of the execution: every ingredient shows, and messages are few. The plan has the others."""
+
     n_users: int
     """Users who share the noise."""
 
@@ -55,10 +56,6 @@ class MechanismTwin(abc.ABC):
         """From a plan's parameters, of which only those of the definition are read."""
         names = [field.name for field in dataclasses.fields(cls) if field.name != "n_users"]
         return cls(n_users=n_users, **{name: parameters[name] for name in names})
-
-    @abc.abstractmethod
-    def transparent(self) -> dict[str, float | int]:
-        """Parameters for tests of the execution: every ingredient shows, and messages are few."""
 
     # What a user sends
 
@@ -87,9 +84,9 @@ class MechanismTwin(abc.ABC):
 
     def inputs(self, chance: float) -> Outcomes:
         """What a user sends whose bit is one with probability `chance`, a flip included."""
-        one = self.flip + (1.0 - 2.0 * self.flip) * chance
+        reported = self.flip + (1.0 - 2.0 * self.flip) * chance
         masses: dict[tuple[int, int], float] = {}
-        for bit, share in ((1, one), (0, 1.0 - one)):
+        for bit, share in ((1, reported), (0, 1.0 - reported)):
             for ones, zeros, mass in self.sent(bit):
                 masses[ones, zeros] = masses.get((ones, zeros), 0.0) + share * mass
         return tuple((ones, zeros, mass) for (ones, zeros), mass in masses.items())
@@ -104,10 +101,10 @@ class MechanismTwin(abc.ABC):
     def noise_counts(self) -> tuple[NoiseCount | None, NoiseCount | None, NoiseCount | None]:
         """All users' noise: what is added to the ones, to the zeros, and to both (the flood)."""
 
-    def noise(self, n_users: int, *, tail: float = TAIL) -> Noise:
-        """The noise of `n_users` of the users, by SciPy."""
+    def noise(self, n_users: int, *, tail: float = TAIL) -> Laws:
+        """The noise of `n_users` of the users by SciPy: what is added to the ones, to the zeros, and to both."""
         share = n_users / self.n_users
-        return Noise(*(point(0) if count is None else count.table(share, tail) for count in self.noise_counts()))
+        return tuple(point(0) if count is None else window(count.law(share), tail) for count in self.noise_counts())
 
     def noise_table(self) -> Floats:
         """The law of (ones, zeros) of all users' noise, from 40 digits."""
@@ -124,8 +121,12 @@ class MechanismTwin(abc.ABC):
 
     def noise_cumulants(self) -> tuple[float, float, float]:
         """The first, second and fourth of all users' noise in the count that is read; a flood cancels."""
-        ones, zeros = ((0.0, 0.0, 0.0) if count is None else count.cumulants() for count in self.noise_counts()[:2])
-        return ones[0] - zeros[0], ones[1] + zeros[1], ones[2] + zeros[2]
+        first = second = fourth = 0.0
+        for sign, count in zip((1.0, -1.0), self.noise_counts()[:2], strict=True):
+            if count is not None:
+                mean, variance, kurtosis = (float(moment) for moment in count.law(1.0).stats("mvk"))
+                first, second, fourth = first + sign * mean, second + variance, fourth + kurtosis * variance**2
+        return first, second, fourth
 
     # What is counted
 

@@ -1,8 +1,7 @@
 """Laws of one count of noise, Poisson or negative binomial, in every form that a check uses.
 
-A count is all users' noise of one kind; the shares of the users are independent and add up to it. `table` is the noise
-of a share of the users by SciPy, `mass` the definition at 40 digits, `certified` has an a-priori bound on its rounding,
-and `cumulants` are the first, the second and the fourth.
+A count is all users' noise of one kind; the shares of the users are independent and add up to it. `law` is the noise
+of a share of the users by SciPy, `mass` the definition at 40 digits, `certified` has an a-priori bound on its rounding.
 """
 
 from __future__ import annotations
@@ -13,21 +12,19 @@ from typing import Any
 import mpmath
 from scipy import stats
 
-from accounting.numerics.pmf import Pmf
 from verification.certified.noise_laws import Masses, negative_binomial, poisson
 from verification.exact.brute_force import DIGITS, Mass, precise_negative_binomial, precise_poisson
-from verification.statistical.execution.count_laws import window
 
 
 @dataclass(frozen=True, slots=True)
 class PoissonCount:
-    """Poisson(λ). All its cumulants are λ."""
+    """Poisson(λ)."""
 
     mean: float
 
-    def table(self, share: float, tail: float) -> Pmf:
+    def law(self, share: float) -> stats.rv_discrete:
         """Poisson(share·λ)."""
-        return window(stats.poisson(share * self.mean), tail)
+        return stats.poisson(share * self.mean)
 
     def mass(self) -> Mass:
         """e^{−λ} λ^j/j!."""
@@ -36,10 +33,6 @@ class PoissonCount:
     def certified(self, tail: float) -> Masses:
         """By the ratios λ/(j+1)."""
         return poisson(self.mean, tail)
-
-    def cumulants(self) -> tuple[float, float, float]:
-        """λ each."""
-        return self.mean, self.mean, self.mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +43,11 @@ class NegativeBinomialCount:
     p: Any
     """A double, or a number of mpmath."""
 
-    def table(self, share: float, tail: float) -> Pmf:
+    def law(self, share: float) -> stats.rv_discrete:
         """NB(share·r, p)."""
         with mpmath.workdps(DIGITS):
             stop = float(1 - mpmath.mpf(self.p))
-        return window(stats.nbinom(share * self.shape, stop), tail)
+        return stats.nbinom(share * self.shape, stop)
 
     def mass(self) -> Mass:
         """C(j+r−1, j) (1−p)^r p^j."""
@@ -63,12 +56,6 @@ class NegativeBinomialCount:
     def certified(self, tail: float) -> Masses:
         """By the ratios (j+r)p/(j+1)."""
         return negative_binomial(float(self.shape), float(self.p), tail)
-
-    def cumulants(self) -> tuple[float, float, float]:
-        """rp/(1−p), rp/(1−p)² and rp(1+4p+p²)/(1−p)⁴."""
-        r, p = self.shape, float(self.p)
-        q = 1.0 - p
-        return r * p / q, r * p / q**2, r * p * (1.0 + 4.0 * p + p * p) / q**4
 
 
 NoiseCount = PoissonCount | NegativeBinomialCount

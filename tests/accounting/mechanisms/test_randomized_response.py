@@ -17,15 +17,9 @@ from accounting.mechanisms.randomized_response import RandomizedResponse, sum_of
 from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import TAIL_MASS
 from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable
-from tests.slow_twins import dominates
+from tests.slow_twins import dominates, response_count, response_pair
 from tests.strategies import deltas, dyadic_flip_probabilities, epsilons, flip_probabilities, user_counts
-from verification.exact.rational_twins import (
-    ExactPair,
-    response_count,
-    response_pair,
-    response_pairs,
-    symmetric_hockey_stick,
-)
+from verification.exact.rational_twins import ExactPair, response_pairs, symmetric_hockey_stick
 
 ULPS = 1e-15
 EVERY_M = 10**18

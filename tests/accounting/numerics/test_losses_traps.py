@@ -17,8 +17,8 @@ from accounting.mechanisms.randomized_response import RandomizedResponse
 from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array, binomial
 from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
-from tests.slow_twins import repeated_response_delta
-from verification.exact.rational_twins import ExactPair, response_pair
+from tests.slow_twins import repeated_response_delta, response_pair
+from verification.exact.rational_twins import ExactPair
 
 
 def log_masses(law: Array) -> dict[int, float]:

@@ -18,12 +18,11 @@ from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
 from tests.accounting.numerics.test_losses_traps import as_dp_accounting
-from tests.slow_twins import compose, repeated_response_delta
+from tests.slow_twins import compose, repeated_response_delta, response_pair
 from tests.strategies import deltas, epsilons, exact_pairs, rounded
 from verification.exact.rational_twins import (
     ExactPair,
     adaptive_hockey_stick,
-    response_pair,
     response_pairs,
     symmetric_hockey_stick,
 )

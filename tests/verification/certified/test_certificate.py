@@ -13,13 +13,12 @@ from scipy import stats
 
 from accounting import InvalidInputError, Plan, PlanRequest
 from tests.plans import plan_for
-from tests.slow_twins import PlaneLaw, compose, repeated_response_delta
+from tests.slow_twins import PlaneLaw, compose, repeated_response_delta, response_pair
 from verification.certified import noise_laws, renyi
 from verification.certified.certificate import certify
 from verification.certified.certified_checks import CHECKS, certified_bound, slack
 from verification.certified.composed_loss import lower_profile
 from verification.certified.neighbors import Moves, neighbors
-from verification.exact import rational_twins as exact
 from verification.exact.brute_force import precise_negative_binomial, precise_poisson, table
 from verification.verdicts import QUICK, Finding, Subject
 
@@ -66,7 +65,7 @@ def test_binomial_and_poisson_masses() -> None:
 def test_response_is_the_exact_law(ones: int) -> None:
     flip = Fraction(1, 8)
     found = noise_laws.response(9, float(flip), ones, 0, 1e-30)
-    pair = exact.response_pair([1] * ones + [0] * (8 - ones), flip)
+    pair = response_pair([1] * ones + [0] * (8 - ones), flip)
     assert np.allclose(found.one, [float(mass) for mass in pair.upper], rtol=1e-13)
     assert np.allclose(found.zero, [float(mass) for mass in pair.lower], rtol=1e-13)
 
@@ -88,7 +87,7 @@ def test_three_negative_binomials_has_the_hockey_stick_of_the_plane() -> None:
 @pytest.mark.parametrize("times", [1, 2, 3, 6])
 def test_bounds_enclose_the_exact_composition(times: int) -> None:
     flip = Fraction(1, 8)
-    pair = exact.response_pair([0] * 8, flip)
+    pair = response_pair([0] * 8, flip)
     whole = compose([pair] * times)
     laws = noise_laws.response(9, float(flip), 0, 0, 1e-30)
     profile = lower_profile(laws, times, 0.01)
@@ -237,7 +236,7 @@ def test_half_moves_are_those_of_a_coin_and_a_certain_one() -> None:
     plan = plan_for(users=12, kernel="laplacian", dim=4, repetitions=2, epsilon=6.0, delta=1e-2, allow_useless=True)
     plan = dataclasses.replace(plan, parameters={"flip_probability": 0.25})
     assert neighbors(plan).attained == Moves(2, half=True)
-    pair = exact.response_pair([1] * 11, Fraction(1, 4))
+    pair = response_pair([1] * 11, Fraction(1, 4))
     half = [(a + b) / 2 for a, b in zip(pair.upper, pair.lower, strict=True)]
     low = certify(plan).lower_epsilon
     growth = Fraction(math.exp(low))

@@ -25,14 +25,14 @@ from verification.certified.certified_checks import certified_bound
 from verification.evidence import CertifiedBounds, MeasuredErrors, QueryError
 from verification.reporting import deployment_registry as registry
 from verification.reporting import report_figures, report_writing
-from verification.reporting import report_page as page
+from verification.reporting import report_writing as page
 from verification.reporting.document import AuditReport, Result
 from verification.reporting.report_writing import EARLIER_FILES, FILES, PRINT, SABOTEURS, require_ready, write_report
 from verification.reporting.shown_evidence import Kind, confirmation, measured_errors, planned_errors, shown_evidence
 from verification.reporting.wording import counted, number, small
 from verification.sabotage import Matrix, Outcome, Row
 from verification.statistical.distinguishers.attacks import Attack, attack_finding
-from verification.verdicts import QUICK, Finding, Layer, Subject, Witness, finding
+from verification.verdicts import QUICK, Finding, Layer, Subject, finding
 
 NUMBER, TEXT = (int, float), str
 CHECK: dict[str, Any] = {
@@ -77,7 +77,6 @@ MATRIX = Matrix(
     seconds=1.0,
     seed=5,
 )
-WITNESSED = Witness(found="it is false")
 SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
@@ -359,7 +358,7 @@ def test_the_page_says_whether_the_promise_was_confirmed_from_above(upper: float
     assert f"Confirmed from above: {answer}" in text, "the certified section"
     assert confirmation(run(only=["distinguisher-drawn"])).answer == "not computed"
     assert (
-        confirmation(found_by(report, {"certified-bound": dataclasses.replace(certificate, witness=WITNESSED)})).answer
+        confirmation(found_by(report, {"certified-bound": dataclasses.replace(certificate, statistic=1.1)})).answer
         == "no"
     )
 

@@ -220,7 +220,7 @@ def test_exactly_one_thing_is_wrong_and_nothing_afterwards(saboteur: Saboteur) -
         during = _library("accounting", "privkde")
     after = _library("accounting", "privkde")
     changed = [key for key in before if during[key] is not before[key]]
-    assert len(changed) == (0 if saboteur.tamper else 1)
+    assert len(changed) == (0 if saboteur.name == "plan altered by hand" else 1)
     assert all(after[key] is before[key] for key in before)
 
 

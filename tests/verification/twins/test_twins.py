@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 from fractions import Fraction
 from pathlib import Path
 
@@ -42,7 +43,7 @@ WITHOUT_TWIN = {
 def shown(bitsum: str, n_users: int = 7) -> MechanismTwin:
     """The twin with parameters in which every ingredient shows."""
     twin = mechanism_twin(subject(bitsum).plan)
-    return TWINS[bitsum].of(twin.transparent(), n_users)
+    return dataclasses.replace(twin, n_users=n_users, **twin.transparent)
 
 
 def test_every_mechanism_and_every_kernel_has_a_twin() -> None:

@@ -99,8 +99,8 @@ def unbiased(subject: Subject, effort: Effort, seed: int) -> Finding:
 
 def _gain(path: str, collections: list[Collections], alpha: float) -> MeanTest:
     """Errors of all sums, weighted by their means over their variances: sees whatever shrinks or stretches sums."""
-    moments = [collection.moments for collection in collections]
-    mean, variance = (np.concatenate([getattr(m, name) for m in moments]) for name in ("mean", "variance"))
+    moments = (collection.moments for collection in collections)
+    mean, variance, _ = (np.concatenate(moment) for moment in zip(*moments, strict=True))
     sums = np.concatenate([collection.sums[0] for collection in collections])
     test = mean_test(f"gain of all sums, {path} path", (sums - mean) * mean / variance, 0.0, mean**2 / variance, alpha)
     return dataclasses.replace(test, smallest_defect=0.0)
@@ -120,18 +120,14 @@ def sup_rmse(subject: Subject, effort: Effort, seed: int) -> Finding:
     plan, rng, randomness = small_plan(subject.plan), np.random.default_rng(seed), private_randomness(seed)
     dataset = Dataset.of(plan, rng)
     y = searched_queries(plan, dataset, rng)
-    paths = [same_maps(plan, dataset, randomness, path=path, scale=effort.scale) for path in PATHS]
-    contrasts = [
-        (path, contrast)
-        for path, collections in zip(PATHS, paths, strict=True)
-        for contrast in collections.contrasts(y)
-    ]
-    sums = [(path, collections.all_sums()) for path, collections in zip(PATHS, paths, strict=True)]
+    paths = {path: same_maps(plan, dataset, randomness, path=path, scale=effort.scale) for path in PATHS}
+    contrasts = [(path, contrast) for path, collections in paths.items() for contrast in collections.contrasts(y)]
+    sums = [(path, collections.all_sums()) for path, collections in paths.items()]
     alpha = CHECK_ALPHA / (3 * len(contrasts) + 2 * len(sums))
     tests = [test for path, contrast in [*contrasts, *sums] for test in _variance_tests(path, contrast, alpha)]
     if not plan.request.joint:
         tests += [_theorem(plan, contrast, alpha) for _, contrast in contrasts]
-        tests.append(_prediction(paths[0], y))
+        tests.append(_prediction(paths[PATHS[0]], y))
     decrease = min(test.smallest_defect for test in tests if test.smallest_defect > 0.0)
     increase = min(_increase(contrast, alpha) for _, contrast in [*contrasts, *sums])
     errors = MeasuredErrors(
@@ -263,8 +259,8 @@ def _finding(
         found=f"{worst.what}: off by {worst.deviation:.4g}, {worst.ratio:.3g} times the limit of its test",
         numbers={"deviation": worst.deviation},
         alpha=CHECK_ALPHA,
-        power=1.0 - MISSED if math.isfinite(defect) else 0.0,
-        smallest_detectable_defect=defect if math.isfinite(defect) else None,
+        power=1.0 - MISSED,
+        smallest_detectable_defect=defect,
         note=note,
         evidence=evidence,
     )

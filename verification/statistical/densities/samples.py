@@ -15,12 +15,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Plan
-from privkde.draws.randomness import SEED_BYTES, ByteStream
+from privkde.draws.randomness import ByteStream
 from privkde.engines import local
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import FeatureSums
@@ -64,8 +65,7 @@ def widened(plan: Plan, path: str) -> tuple[Plan, int]:
     return dataclasses.replace(plan, request=wider), blocks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SumMoments:
+class SumMoments(NamedTuple):
     """Mean, variance and fourth cumulant of F̃ in every instance, given the maps."""
 
     mean: Floats
@@ -148,13 +148,11 @@ class Contrast:
     @staticmethod
     def joined(parts: list[Contrast]) -> Contrast:
         """The same density under several public seeds, as more blocks."""
-        return dataclasses.replace(
-            parts[0],
-            values=np.concatenate([part.values for part in parts], axis=1),
-            means=np.concatenate([part.means for part in parts]),
-            variances=np.concatenate([part.variances for part in parts]),
-            fourths=np.concatenate([part.fourths for part in parts]),
-        )
+        names = ("values", "means", "variances", "fourths")
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in names
+        }
+        return dataclasses.replace(parts[0], **joined)
 
 
 class Collections:
@@ -180,42 +178,30 @@ class Collections:
         """The densities at all queries, of all classes, and the sizes of classes; zeros before the first run."""
         queries = self.announcement.family().query_features(y).astype(np.float64)
         width, sums = queries.shape[1], np.stack(self.sums or [np.zeros(self.announcement.n_instances)])
+        repetitions = self.plan.request.facts().n_repetitions // self.blocks
         contrasts = []
         for number, members in enumerate(self.dataset.members()):
             place = slice(number * width, (number + 1) * width)
+            scale = int(members.sum()) * repetitions
+            # Given the maps, each sum varies by at most `widest_variance`; and Σ_j E[g_j(y)²] ≤ 1 in all families.
+            private = widest_variance(self.plan) * repetitions / scale**2
             expected = expected_density(self.plan, self.dataset.x[members], y)
-            scale = int(members.sum()) * self.plan.request.facts().n_repetitions // self.blocks
-            for at, query in enumerate(queries):
-                what = f"density of class {number} at query {at}" if self.plan.request.joint else f"query {at}"
-                contrasts.append(
-                    self._contrast(
-                        what, sums[:, place], place=place, query=query, scale=scale, expected=float(expected[at])
-                    )
+            for at, weights in enumerate(queries / scale):
+                contrast = Contrast(
+                    what=f"density of class {number} at query {at}" if self.plan.request.joint else f"query {at}",
+                    values=self._blocked(sums[:, place] * weights),
+                    means=self._blocked(self.moments.mean[place] * weights),
+                    variances=self._blocked(self.moments.variance[place] * weights**2),
+                    fourths=self._blocked(self.moments.fourth[place] * weights**4),
+                    expected=float(expected[at]),
+                    total_variance=kernel_twin(self.plan).feature_variance / repetitions + private,
                 )
+                contrasts.append(contrast)
         return contrasts + self._sizes(sums)
 
-    def _contrast(
-        self, what: str, sums: Floats, *, place: slice, query: Floats, scale: int, expected: float
-    ) -> Contrast:
-        """Σ_ij F̃_ij g_ij(y)/scale over the repetitions i of each block."""
-        weights = query / scale
-
-        def blocked(values: Floats, power: int) -> Floats:
-            return np.asarray(np.sum((values * weights**power).reshape(*values.shape[:-1], self.blocks, -1), axis=-1))
-
-        moments, facts = self.moments, self.plan.request.facts()
-        repetitions = facts.n_repetitions // self.blocks
-        # Given the maps, each sum varies by at most `widest_variance`; and Σ_j E[g_j(y)²] ≤ 1 in all families.
-        private = widest_variance(self.plan) * repetitions / scale**2
-        return Contrast(
-            what=what,
-            values=blocked(sums, 1),
-            means=blocked(moments.mean[place], 1),
-            variances=blocked(moments.variance[place], 2),
-            fourths=blocked(moments.fourth[place], 4),
-            expected=expected,
-            total_variance=kernel_twin(self.plan).feature_variance / repetitions + private,
-        )
+    def _blocked(self, terms: Floats) -> Floats:
+        """Σ_ij over the repetitions i of each block."""
+        return np.asarray(np.sum(terms.reshape(*terms.shape[:-1], self.blocks, -1), axis=-1))
 
     def _sizes(self, sums: Floats) -> list[Contrast]:
         layout = self.announcement.layout()
@@ -275,10 +261,9 @@ def same_maps(plan: Plan, dataset: Dataset, randomness: ByteStream, *, path: str
 def fresh_maps(plan: Plan, dataset: Dataset, randomness: ByteStream, *, path: str, scale: int) -> list[Collections]:
     """Collections with a public seed each: `scale` wide ones, or `NARROW`·scale narrow ones."""
     wide, blocks = widened(plan, path)
-    all_collections = []
+    fresh = []
     for number in range(scale if is_wide(plan) else NARROW * scale):
-        seed = randomness.child("public", path, number).take(SEED_BYTES).tobytes().hex()
-        collections = Collections(wide, blocks, dataset, seed)
-        collections.run(randomness.child("collection", path, number), path=path)
-        all_collections.append(collections)
-    return all_collections
+        stream = randomness.child("collection", path, number)
+        fresh.append(Collections(wide, blocks, dataset, stream.public_seed()))
+        fresh[-1].run(stream, path=path)
+    return fresh

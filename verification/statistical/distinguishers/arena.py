@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +21,6 @@ from verification.verdicts import Subject
 SAMPLES = 40_000
 """Views of each neighbor at scale 1, if they are as small as those of 200 users and 16 instances; times the scale."""
 USUAL_VIEW = 200 * 16
-SCORES = ("likelihood ratio", "projection")
 SEEN = {View.COMMUNICATION: "messages", View.MODEL: "sums"}
 SLOW_SHARE = 5
 """Where users send thousands of messages, there are this many times fewer views."""
@@ -66,46 +66,41 @@ class Arena:
         size = max(USUAL_VIEW, plan.request.users * plan.request.facts().n_instances)
         return max(300, int(SAMPLES * scale * USUAL_VIEW / size) // (SLOW_SHARE if many_messages(plan) else 1))
 
-    def drawn(self, first: bool, count: int) -> list[Tally]:
+    def drawn(self, first: bool, count: int) -> Iterator[Tally]:
         """Views of the first or the second neighbor, in parts."""
         stream = self.stream.child("views", int(first))
-        return list(views(self.announcement, self.neighbors, first=first, count=count, stream=stream))
+        return views(self.announcement, self.neighbors, first=first, count=count, stream=stream)
 
-    def published(self, first: bool, count: int) -> Floats:
+    def published(self, view: Tally) -> Floats:
         """What is published of such views, but for known factors: estimated sums of bits."""
-        bitsum, n_users = self.announcement.bitsum(), self.plan.request.users
-        return np.concatenate([bitsum.estimate(view, n_users) for view in self.drawn(first, count)])
+        return self.announcement.bitsum().estimate(view, self.plan.request.users)
 
     def attacks(self, seen: tuple[View, ...], count: int, what: str = "") -> list[Attack]:
+        """Every score of every view, of the same collections."""
+        scores = [(f"{name} of {SEEN[view]}{what}", view, score) for view in seen for name, score in self._scores(view)]
+        sides = []
+        for is_first in (True, False):
+            parts = [[score(tally) for _, _, score in scores] for tally in self.drawn(is_first, count)]
+            sides.append([np.concatenate(same) for same in zip(*parts, strict=True)])
+        return [
+            Attack(what=name, first=first, second=second, promise=self.claim(view))
+            for (name, view, _), first, second in zip(scores, *sides, strict=True)
+        ]
+
+    def _scores(self, view: View) -> list[tuple[str, Callable[[Tally], Floats]]]:
         """The likelihood ratio by the declared law; and the counts along the shift, whose law need not be known.
 
         The second sees noise so far from the declared law that its tables say nothing. In the model view both are
-        computed from the published sums alone. Several views are seen of the same collections.
+        computed from the published sums alone.
         """
-        laws = {view: LikelihoodRatio(self.plan, self.neighbors, published_only=view is View.MODEL) for view in seen}
-        first, second = (self._scored(laws, is_first, count) for is_first in (True, False))
-        return [
-            Attack(
-                what=f"{name} of {SEEN[view]}{what}",
-                first=of_first,
-                second=of_second,
-                promise=self.claim(view),
-            )
-            for view in seen
-            for name, of_first, of_second in zip(SCORES, first[view], second[view], strict=True)
-        ]
-
-    def _scored(self, laws: dict[View, LikelihoodRatio], first: bool, count: int) -> dict[View, list[Floats]]:
-        """Log-likelihood ratios and projections of collections of one neighbor, in each view."""
-        bitsum, n_users = self.announcement.bitsum(), self.plan.request.users
+        model = view is View.MODEL
+        law = LikelihoodRatio(self.plan, self.neighbors, published_only=model)
         shift = (self.neighbors.first - self.neighbors.second).astype(np.float64)
-        stream = self.stream.child("views", int(first))
-        parts: dict[View, list[tuple[Floats, Floats]]] = {view: [] for view in laws}
-        for tally in views(self.announcement, self.neighbors, first=first, count=count, stream=stream):
-            for view, law in laws.items():
-                if view is View.MODEL:
-                    estimates = bitsum.estimate(tally, n_users)
-                    parts[view].append((law.scores(published_counts(self.plan, estimates)), estimates @ shift))
-                else:
-                    parts[view].append((law.scores(tally), (tally.ones - tally.zeros) @ shift))
-        return {view: [np.concatenate(kind) for kind in zip(*scored, strict=True)] for view, scored in parts.items()}
+
+        def ratio(tally: Tally) -> Floats:
+            return law.scores(published_counts(self.plan, self.published(tally)) if model else tally)
+
+        def projection(tally: Tally) -> Floats:
+            return np.asarray((self.published(tally) if model else tally.ones - tally.zeros) @ shift)
+
+        return [("likelihood ratio", ratio), ("projection", projection)]

@@ -16,7 +16,7 @@ from verification.statistical.distinguishers.attacks import attack_finding
 from verification.statistical.distinguishers.black_box import stacked, trained_attacks
 from verification.statistical.distinguishers.classifier_attacks import joint_attacks, separate_attacks
 from verification.statistical.distinguishers.collected_views import attacked
-from verification.statistical.distinguishers.faithful import USERS, FaithfulCollection, small_plan
+from verification.statistical.distinguishers.faithful import USERS, n_views, sent_views, small_plan
 from verification.twins import TWINS, needs_kernel_twin, needs_twins
 from verification.verdicts import Effort, Finding, Layer, Subject, check
 
@@ -72,9 +72,8 @@ def black_box(subject: Subject, effort: Effort, seed: int) -> Finding:
     except InfeasibleError:
         note += f" Only the aggregated path: no plan of this kind is feasible for {USERS} users who send packets."
     else:
-        parties = FaithfulCollection(plan=small, public_seed=randomness.public_seed(), stream=randomness)
-        sent = parties.count(effort.scale)
-        rows = (parties.views(is_first, sent) for is_first in (True, False))
+        sent = n_views(small, effort.scale)
+        rows = (sent_views(small, randomness, first=is_first, count=sent) for is_first in (True, False))
         attacks += trained_attacks("packets (faithful path)", small.guarantees[0], *rows)
         note += (
             f" Faithful path: every message of {USERS} users is packed, shuffled and counted by the library's parties;"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,12 +29,6 @@ UNIT = (
 )
 
 
-def _curve(first: Scores, second: Scores, delta: float) -> Curve:
-    """Points (ε_lower, δ), each valid by itself at level `CHECK_ALPHA`."""
-    bounds = (epsilon_lower_bound(first, second, delta=other, alpha=CHECK_ALPHA) for other in sorted({*DELTAS, delta}))
-    return tuple((bound.epsilon, bound.delta) for bound in bounds)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
     """Scores of an attack and the promise that it tries to refute."""
@@ -45,29 +40,37 @@ class Attack:
     normal: bool = True
     """Whether the scores are sums of many terms, so that `detectable_factor` means something."""
 
-    def bound(self, alpha: float) -> EpsilonBound:
-        """The lower bound on ε at the promised δ."""
-        return epsilon_lower_bound(self.first, self.second, delta=self.promise.delta, alpha=alpha)
+    def bound(self, alpha: float, delta: float | None = None) -> EpsilonBound:
+        """The lower bound on ε at the promised δ, or at another."""
+        at = self.promise.delta if delta is None else delta
+        return epsilon_lower_bound(self.first, self.second, delta=at, alpha=alpha)
 
     def detectable_factor(self, alpha: float) -> float | None:
         """How many times too small the noise must be to be refuted."""
         epsilon, delta = self.promise.epsilon, self.promise.delta
         return detectable_factor(self.first, self.second, epsilon=epsilon, delta=delta, alpha=alpha)
 
+    def curve(self) -> Curve:
+        """Points (ε_lower, δ), each valid by itself at level `CHECK_ALPHA`."""
+        deltas = sorted({*DELTAS, self.promise.delta})
+        return tuple((self.bound(CHECK_ALPHA, delta).epsilon, delta) for delta in deltas)
+
 
 def attack_finding(claim: str, attacks: list[Attack], note: str) -> Finding:
     """The attack that comes closest to its promise, or exceeds it most; the level is shared by all of them."""
     alpha = CHECK_ALPHA / len(attacks)
-    bounds = [attack.bound(alpha) for attack in attacks]
     shown = [
-        AttackBound(name=attack.what, promise=attack.promise, epsilon=bound.epsilon)
-        for attack, bound in zip(attacks, bounds, strict=True)
+        AttackBound(name=attack.what, promise=attack.promise, epsilon=attack.bound(alpha).epsilon) for attack in attacks
     ]
     worst = int(np.argmax([attack.reached for attack in shown]))
-    closest, bound, attack = shown[worst], bounds[worst], attacks[worst]
-    factors = [attack.detectable_factor(alpha) for attack in attacks if attack.normal]
-    factor = min((value for value in factors if value is not None), default=None)
+    closest, bound = shown[worst], attacks[worst].bound(alpha)
     promise = closest.promise
+    factors = [attack.detectable_factor(alpha) for attack in attacks if attack.normal]
+    tried = "; ".join(
+        f"{each.name}: ε ≥ {each.epsilon:.4g} of {each.promise.epsilon:.4g} promised, {len(attack.first):,} views of"
+        " each neighbor"
+        for attack, each in zip(attacks, shown, strict=True)
+    )
     return finding(
         claim,
         statistic=closest.epsilon,
@@ -81,19 +84,9 @@ def attack_finding(claim: str, attacks: list[Attack], note: str) -> Finding:
             "threshold": bound.threshold,
         },
         alpha=CHECK_ALPHA,
-        power=POWER if factor is not None else 0.0,
-        smallest_detectable_defect=factor,
-        note=f"{_tried(attacks, shown)}. Reached: {closest.reached:.0%} of the promised ε ({closest.name}). {TARGET}"
+        power=POWER,
+        smallest_detectable_defect=min((factor for factor in factors if factor is not None), default=math.inf),
+        note=f"{tried}. Reached: {closest.reached:.0%} of the promised ε ({closest.name}). {TARGET}"
         f" {note} {UNIT}. Curve: (lower bound on ε, δ).",
-        evidence=AttackBounds(
-            attacks=tuple(shown), closest=closest, curve=_curve(attack.first, attack.second, promise.delta)
-        ),
-    )
-
-
-def _tried(attacks: list[Attack], shown: list[AttackBound]) -> str:
-    return "; ".join(
-        f"{bound.name}: ε ≥ {bound.epsilon:.4g} of {bound.promise.epsilon:.4g} promised, {len(attack.first):,} views of"
-        " each neighbor"
-        for attack, bound in zip(attacks, shown, strict=True)
+        evidence=AttackBounds(attacks=tuple(shown), closest=closest, curve=attacks[worst].curve()),
     )

@@ -35,7 +35,8 @@ def joint_attacks(subject: Subject, effort: Effort, seed: int) -> list[Attack]:
         count = arena.count(effort.scale)
         attacks += arena.attacks((View.COMMUNICATION, View.MODEL), count, f", {what}")
         if label_only:
-            rows = (arena.published(is_first, min(count, TRAINED)) for is_first in (True, False))
+            drawn = (arena.drawn(is_first, min(count, TRAINED)) for is_first in (True, False))
+            rows = (np.concatenate([arena.published(view) for view in side]) for side in drawn)
             attacks += trained_attacks(f"sums, {what}", arena.claim(View.MODEL), *rows)
     return attacks
 

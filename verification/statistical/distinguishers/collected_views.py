@@ -63,26 +63,16 @@ class Neighbors:
         return float(np.sum((0.5 * (self.first - self.second).astype(np.float64)) ** 2))
 
 
-def _records(announcement: Announcement, x: Float32, classes: tuple[int, ...]) -> Float32:
-    """Scaled features of these records in all instances."""
-    scaled = announcement.family().scaled_features(x)
-    layout = announcement.layout()
-    return scaled if layout is None else layout.scaled(scaled, np.array(classes))
-
-
 def worst_neighbors(announcement: Announcement, seed: int, *, label_only: bool = False) -> Neighbors:
     """The neighbors, of those that are tried, with the largest Σ t²; with joint labels the class may change, too."""
-    pair = kernel_twin(announcement.plan).far_apart(announcement.family(), seed)
-    if announcement.layout() is None:
-        rows = _records(announcement, pair, (0, 0))
-        return Neighbors(other=rows[1], first=rows[0], second=rows[1])
-    same, changed = _records(announcement, pair, (0, 0)), _records(announcement, pair, (0, 1))
-    moved = _records(announcement, pair[[0, 0]], (0, 1))
-    tried = [moved] if label_only else [same, changed, moved]
-    return max(
-        (Neighbors(other=rows[1], first=rows[0], second=rows[1]) for rows in tried),
-        key=lambda neighbors: neighbors.squared_shift,
-    )
+    family, layout = announcement.family(), announcement.layout()
+    pair = family.scaled_features(kernel_twin(announcement.plan).far_apart(family, seed))
+    tried = [pair]
+    if layout is not None:
+        moved = layout.scaled(pair[[0, 0]], np.array([0, 1]))
+        tried = [moved] if label_only else [*(layout.scaled(pair, np.array([0, c])) for c in (0, 1)), moved]
+    neighbors = [Neighbors(other=second, first=first, second=second) for first, second in tried]
+    return max(neighbors, key=lambda these: these.squared_shift)
 
 
 def views(

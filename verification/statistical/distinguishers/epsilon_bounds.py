@@ -39,11 +39,9 @@ LARGEST_SEPARATION, LARGEST_FACTOR = 40.0, 64.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpsilonBound:
-    """ε is at least `epsilon` at `delta`, except with probability at most `alpha`; 0 if nothing was shown."""
+    """ε is at least `epsilon` at a given δ, but for a given probability; 0 if nothing was shown."""
 
     epsilon: float
-    delta: float
-    alpha: float
     upward: bool
     """Whether the event is "score ≥ threshold" under the first law; else "score ≤ threshold" under the second."""
     threshold: float
@@ -116,8 +114,6 @@ def epsilon_lower_bound(first: Scores, second: Scores, *, delta: float, alpha: f
     low, high = clopper_pearson(likely, total, alpha / 2.0)[0], clopper_pearson(unlikely, total, alpha / 2.0)[1]
     return EpsilonBound(
         epsilon=max(0.0, math.log((low - delta) / high)) if low > delta else 0.0,
-        delta=delta,
-        alpha=alpha,
         upward=upward,
         threshold=threshold,
         likely=low,

@@ -7,7 +7,6 @@ dimension the records 1 and −1 put every feature at ±1, in all of them. The n
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -37,26 +36,21 @@ def small_plan(plan: Plan) -> Plan:
     return feasible_miniature(signs, users=USERS, dim=1, repetitions=REPETITIONS, most_loose=MOST_LOOSE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaithfulCollection:
-    """Everybody else holds −1; the target 1 or −1."""
+def n_views(plan: Plan, scale: int) -> int:
+    """Views of each neighbor."""
+    return min(MOST, max(LEAST, int(MESSAGES * scale / (USERS * plan.messages_per_user))))
 
-    plan: Plan
-    public_seed: str
-    stream: ByteStream
 
-    def count(self, scale: int) -> int:
-        """Views of each neighbor."""
-        return min(MOST, max(LEAST, int(MESSAGES * scale / (USERS * self.plan.messages_per_user))))
+def sent_views(plan: Plan, stream: ByteStream, *, first: bool, count: int) -> Floats:
+    """One row for each view: estimated sums, with the sign of the target's feature, and numbers of messages.
 
-    def views(self, first: bool, count: int) -> Floats:
-        """One row for each view: estimated sums, with the sign of the target's feature, and numbers of messages."""
-        wider = dataclasses.replace(self.plan.request, repetitions=REPETITIONS * count)
-        announcement = Announcement(plan=dataclasses.replace(self.plan, request=wider), public_seed=self.public_seed)
-        x = np.full((USERS, 1), -1.0)
-        x[-1] = 1.0 if first else -1.0
-        stream = self.stream.child("faithful", int(first))
-        counted = collect(announcement, x, np.arange(USERS), stream=stream, path="faithful")
-        signs = announcement.family().scaled_features(np.ones((1, 1)))[0]
-        messages = (counted.tally.ones + counted.tally.zeros).astype(np.float64)
-        return np.concatenate([(counted.sums() * signs).reshape(count, -1), messages.reshape(count, -1)], axis=1)
+    Everybody else holds −1; the target 1 if `first`, or −1.
+    """
+    wider = dataclasses.replace(plan.request, repetitions=REPETITIONS * count)
+    announcement = Announcement(plan=dataclasses.replace(plan, request=wider), public_seed=stream.public_seed())
+    x = np.full((USERS, 1), -1.0)
+    x[-1] = 1.0 if first else -1.0
+    counted = collect(announcement, x, np.arange(USERS), stream=stream.child("faithful", int(first)), path="faithful")
+    signs = announcement.family().scaled_features(np.ones((1, 1)))[0]
+    messages = (counted.tally.ones + counted.tally.zeros).astype(np.float64)
+    return np.concatenate([(counted.sums() * signs).reshape(count, -1), messages.reshape(count, -1)], axis=1)

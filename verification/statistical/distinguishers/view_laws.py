@@ -73,7 +73,7 @@ def line_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio:
 def plane_ratio(plan: Plan, other: float, first: float, second: float) -> Ratio | None:
     """By both counts, if they tell more than one and users add single ones; None if the table would be too large."""
     twin = mechanism_twin(plan)
-    if not (twin.reads_difference and twin.plain_ones):
+    if not twin.reads_difference or twin.sent(1) != ((1, 0, 1.0),):
         return None
     ones, _, flood = twin.noise(twin.n_users, tail=TAIL)
     size = ones.stop + flood.stop

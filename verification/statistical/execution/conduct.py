@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 
@@ -121,7 +122,7 @@ def check_private(subject: Subject, effort: Effort, seed: int) -> Finding:
     """Outputs of parties that share all public randomness and the data agree no more often than independent ones."""
     samples = [*_agreements(subject.plan, effort, seed), *_shared_bytes(seed)]
     fits = fits_of(samples)
-    found = fitted_finding(
+    agreement = fitted_finding(
         "Private draws are not a function of the public seed, differ from run to run and are shared by nobody.",
         fits,
         smallest_defect=max(fits[sample.name].detectable_increase(float(sample.law.values[1])) for sample in samples),
@@ -129,11 +130,9 @@ def check_private(subject: Subject, effort: Effort, seed: int) -> Finding:
         " system, so the statistic changes from run to run.",
     )
     repeated = _repeated(subject.plan, seed)
-    if not repeated or found.refuted:
-        return found
-    return finding(
-        found.claim, statistic=math.inf, bound=found.bound, found=repeated, alpha=found.alpha, note=found.note
-    )
+    if not repeated or agreement.refuted:
+        return agreement
+    return dataclasses.replace(agreement, statistic=math.inf, found=repeated)
 
 
 def _agreements(plan: Plan, effort: Effort, seed: int) -> Iterator[Sample]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,16 +26,10 @@ TRANSFORM_ERROR = 1e-12
 tables have relative errors of a few roundings, for which `goodness_of_fit` grants more."""
 
 Tables = dict[str, Pmf]
-Parts = dict[str, tuple[Pmf, ...]]
+Laws = tuple[Pmf, ...]
+"""Of independent counts."""
+Parts = dict[str, Laws]
 """Laws of independent counts that add up."""
-
-
-class Noise(NamedTuple):
-    """Independent parts of the noise: added to the ones, to the zeros, and to both (the flood)."""
-
-    ones: Pmf
-    zeros: Pmf
-    both: Pmf
 
 
 def binomial_table(trials: int, probability: float) -> Pmf:

@@ -130,10 +130,10 @@ def count_samples(name: str, drawn: Tally, tables: Tables) -> Iterator[Sample]:
 def check_kernels(subject: Subject, effort: Effort, seed: int) -> Finding:
     """E[f(x)·g(y)] is the kernel (for hashed ones with their known bias), by an empirical Bernstein bound."""
     checks = _kernel_means(subject, effort, seed)
-    worst = max(checks, key=lambda check: check.deviation / check.bound + (check.outside > 0) * 1e9)
+    worst = max(checks, key=lambda check: check.ratio)
     return finding(
         f"Feature products of {subject.plan.request.kernel!r} average to the kernel.",
-        statistic=float("inf") if worst.outside else worst.deviation / worst.bound,
+        statistic=worst.ratio,
         bound=1.0,
         found=f"the mean of {worst.samples} products is {worst.estimate:.5f} and the kernel {worst.claimed:.5f};"
         f" {worst.bound:.5f} apart would be chance; {worst.outside} products are out of range",

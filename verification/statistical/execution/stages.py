@@ -21,7 +21,7 @@ from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
 from verification.miniature import miniature
-from verification.twins import TWINS, mechanism_twin
+from verification.twins import TWINS
 
 FRONT_USERS, FRONT_REPETITIONS = 48, 64
 """Users who go through the library's front door, and their instances."""
@@ -32,7 +32,7 @@ def transparent(plan: Plan, n_users: int) -> BitsumProtocol:
 
     If its mechanism has no twin, with the plan's own parameters.
     """
-    shown = mechanism_twin(plan).transparent() if plan.bitsum in TWINS else {}
+    shown = TWINS[plan.bitsum].transparent if plan.bitsum in TWINS else {}
     return dataclasses.replace(plan.protocol(), n_users=n_users, **shown)
 
 

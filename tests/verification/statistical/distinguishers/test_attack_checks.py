@@ -27,10 +27,9 @@ from privkde.protocol import label_round as labels
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Randomizer
 from tests.plans import plan_for
-from tests.slow_twins import PlaneLaw
+from tests.slow_twins import PlaneLaw, response_pair
 from verification.evidence import AttackBounds
 from verification.exact.brute_force import precise_negative_binomial, table
-from verification.exact.rational_twins import response_pair
 from verification.statistical.densities.robust_means import mean_test
 from verification.statistical.distinguishers import attack_checks as distinguishers
 from verification.statistical.distinguishers.collected_views import attacked, views, worst_neighbors
@@ -44,7 +43,7 @@ from verification.statistical.distinguishers.epsilon_bounds import (
     detectable_separation,
     epsilon_lower_bound,
 )
-from verification.statistical.distinguishers.faithful import REPETITIONS, FaithfulCollection, small_plan
+from verification.statistical.distinguishers.faithful import REPETITIONS, sent_views, small_plan
 from verification.statistical.distinguishers.published_classes import ClassArena, ClassLikelihoodRatio
 from verification.statistical.distinguishers.view_laws import LikelihoodRatio, line_ratio, plane_ratio
 from verification.verdicts import CHECK_ALPHA, FULL, QUICK, Finding, Subject
@@ -331,11 +330,7 @@ class TestFaithfulPath:
 
     def test_rows_are_those_of_the_declared_law(self) -> None:
         """The mean of the estimated sums: 7 users at −1 and the target at 1, in all instances."""
-        randomness = private_randomness(3)
-        parties = FaithfulCollection(
-            plan=small_plan(subject().plan), public_seed=randomness.public_seed(), stream=randomness
-        )
-        rows = parties.views(True, 4000)
+        rows = sent_views(small_plan(subject().plan), private_randomness(3), first=True, count=4000)
         assert rows.shape == (4000, 2 * REPETITIONS)
         sums = rows[:, :REPETITIONS].mean(axis=1)
         assert mean_test("sums", sums, -6.0, 2.0 * float(np.var(sums)), LEVEL).ratio <= 1.0
