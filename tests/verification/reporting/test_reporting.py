@@ -78,6 +78,7 @@ MATRIX = Matrix(
     seed=5,
 )
 WITNESSED = Witness(found="it is false")
+RELEASED_MATRIX = report_writing.released_matrix
 SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
@@ -552,7 +553,7 @@ def test_the_release_s_matrix_is_shown_unless_the_folder_has_a_newer_one(
 
 
 def test_the_packaged_matrix_is_read_if_it_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+    monkeypatch.setattr(report_writing, "released_matrix", RELEASED_MATRIX)
     monkeypatch.setattr(report_writing, "files", lambda package: tmp_path)
     assert report_writing.released_matrix() is None
     assert "No matrix of planted faults was shipped" in page.render(run())
@@ -560,9 +561,8 @@ def test_the_packaged_matrix_is_read_if_it_was_shipped(tmp_path: Path, monkeypat
     assert report_writing.released_matrix() == MATRIX
 
 
-def test_the_shipped_matrix_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    shipped = report_writing.released_matrix()
+def test_the_shipped_matrix_is_whole() -> None:
+    shipped = RELEASED_MATRIX()
     if shipped is None:
         pytest.skip("not made yet: `privkde audit --saboteurs`")
     assert shipped.complete
