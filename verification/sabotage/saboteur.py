@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -54,7 +53,6 @@ def forget() -> None:
             clear = getattr(value, "cache_clear", None)
             if callable(clear):
                 clear()
-    gc.collect()
 
 
 def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callable[[Callable[..., Any]], Saboteur]:
