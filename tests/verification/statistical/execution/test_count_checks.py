@@ -52,8 +52,15 @@ def run(name: str, kind: str, seed: int = 1) -> Finding:
     return CHECKS[name].run(subject(kind), QUICK, CHECKS[name].seed(seed))
 
 
-@pytest.mark.parametrize("kind", [*BITSUMS, "labels", "identity", "laplacian"])
-@pytest.mark.parametrize("name", CHECKS)
+def tried(name: str, kind: str) -> Any:
+    """The shuffler knows no kernel and no noise, only whether messages have a content: for rr, and not for poisson."""
+    again = name == "shuffler-order" and kind not in ("rr", "poisson")
+    return pytest.param(name, kind, marks=pytest.mark.slow if again else ())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [tried(name, kind) for name in CHECKS for kind in (*BITSUMS, "labels", "identity", "laplacian")]
+)
 def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
     found = run(name, kind)
     assert not found.refuted, found.witness
@@ -64,9 +71,13 @@ def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "seeds", [(2,), pytest.param(range(3, 14), marks=pytest.mark.slow)], ids=["one", "eleven more"]
+    ("kind", "seeds"),
+    [
+        ("rr", (2,)),
+        *(pytest.param(kind, range(2, 14), marks=pytest.mark.slow) for kind in (*BITSUMS, "labels")),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("kind", [*BITSUMS, "labels"])
 def test_an_honest_system_is_not_refuted_for_a_dozen_seeds(kind: str, seeds: Iterable[int]) -> None:
     """With fewer samples than an audit draws, at the same level."""
     with ExitStack() as fewer:
