@@ -369,7 +369,10 @@ class TestClassifier:
             assert shown(outcome, f"{attack}, record replaced")[0] > 1.1
             assert shown(outcome, f"{attack}, record replaced")[1] == 2.5
 
-    @pytest.mark.parametrize("changes", [{"bitsum": "3nb"}, {"classes": 2, "bitsum": "poisson"}, {"classes": 40}])
+    @pytest.mark.parametrize(
+        "changes",
+        [pytest.param({"bitsum": "3nb"}, marks=pytest.mark.slow), {"classes": 2, "bitsum": "poisson"}, {"classes": 40}],
+    )
     def test_other_separate_labels_keep_theirs(self, changes: dict[str, Any]) -> None:
         outcome = found("classifier", subject(**SEPARATE | changes), seed=2)
         assert not outcome.refuted, outcome.note
@@ -378,7 +381,7 @@ class TestClassifier:
         "changes",
         [
             {},
-            {"dim": 64, "bound": 0.3},
+            pytest.param({"dim": 64, "bound": 0.3}, marks=pytest.mark.slow),
             pytest.param(LESS_NOISE, marks=pytest.mark.slow),
             pytest.param({"dim": 64, **LESS_NOISE}, marks=pytest.mark.slow),
         ],
