@@ -88,7 +88,7 @@ def _bracketed_root(
     """(low, high, slope): excess(low) > 0 ≥ excess(high), within `tolerance`; slope = −d excess/d ln noise > 0.
 
     Works on ln(noise): one step by the given slope, one along the secant, then longer and longer ones until the sign
-    changes; then `_narrowed`.
+    changes; then `narrowed`.
     """
     x = math.log(min(max(guess, _SMALLEST), _LARGEST))
     here = x, excess(math.exp(x))
@@ -108,7 +108,7 @@ def _bracketed_root(
         step = wanted if count == 1 else math.copysign(max(abs(wanted), 2.0 * abs(step)), step)
         here = ahead
     below, above = sorted([here, ahead])
-    return _narrowed(excess, below, above, tolerance)
+    return narrowed(excess, below, above, tolerance)
 
 
 def _slope(one: Point, other: Point) -> float:
@@ -138,7 +138,7 @@ def _step(
             step /= 4.0
 
 
-def _narrowed(
+def narrowed(
     excess: Callable[[float], float], below: Point, above: Point, tolerance: float
 ) -> tuple[float, float, float]:
     """The bracket made as narrow as the tolerance, and the slope of the last secant that was long enough.

@@ -83,22 +83,28 @@ class DominatingLoss:
         return peak + math.log(float(np.sum(np.exp(exponents - peak))))
 
     def tilted_power(self, times: int, tilt: float) -> ComposedLoss:
-        """The loss of `times` independent instances, masses weighed by e^{tilt·loss}, convolved by `dp_accounting`."""
-        from dp_accounting.pld import common as pld_common
+        """The loss of `times` independent instances, masses weighed by e^{tilt·loss}, convolved by `dp_accounting`.
 
+        One instance is not convolved with anything: nothing is rounded or cut.
+        """
         moment = self.log_moment(tilt)
         with np.errstate(divide="ignore"):
             tilted = np.exp(np.log(self.masses) + tilt * self.losses() - moment)
-        offset, composed = pld_common.self_convolve(tilted, times, _CONVOLUTION_TAIL)
-        composed = np.maximum(composed, 0.0)
+        offset, composed, rounding, truncated = 0, tilted, 0.0, 0.0
+        if times > 1:
+            from dp_accounting.pld import common as pld_common
+
+            offset, composed = pld_common.self_convolve(tilted, times, _CONVOLUTION_TAIL)
+            composed = np.maximum(composed, 0.0)
+            rounding, truncated = self._convolution_rounding(tilted, times, len(composed)), _CONVOLUTION_TAIL
         return ComposedLoss(
             step=self.step,
             start=offset - self.n_steps * times,
             tilted=composed,
             tilt=tilt,
             log_scale=times * moment,
-            rounding=self._convolution_rounding(tilted, times, len(composed)),
-            truncated=_CONVOLUTION_TAIL,
+            rounding=rounding,
+            truncated=truncated,
             infinite=-math.expm1(times * math.log1p(-min(self.infinite, 1.0 - 1e-16))),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
@@ -53,7 +52,6 @@ def forget() -> None:
             clear = getattr(value, "cache_clear", None)
             if callable(clear):
                 clear()
-    gc.collect()
 
 
 def fault(name: str, request: PlanRequest, owner: Any, attribute: str) -> Callable[[Callable[..., Any]], Saboteur]:

@@ -11,6 +11,7 @@ import pytest
 from dp_accounting.pld import pld_pmf
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from accounting.composition.instance_blocks import adaptive_supremum
 from accounting.errors import InvalidInputError
@@ -156,6 +157,18 @@ def test_smallest_epsilon_at_its_ends() -> None:
 
 def test_smallest_epsilon_finds_everything_up_to_the_largest() -> None:
     assert smallest_epsilon(lambda e: 1.0 if e < 150.0 else 0.0, 0.5, largest=200.0) == pytest.approx(150.0)
+
+
+def test_smallest_epsilon_asks_for_few_values() -> None:
+    """A profile may take long to evaluate: bisection would ask for 40 values and more."""
+    asked: list[float] = []
+
+    def profile(epsilon: float) -> float:
+        asked.append(epsilon)
+        return float(stats.norm.sf(epsilon))
+
+    assert smallest_epsilon(profile, 1e-6) == pytest.approx(float(stats.norm.isf(1e-6)), rel=1e-8)
+    assert len(asked) <= 25
 
 
 # --- the grid -------------------------------------------------------------------------------------
@@ -370,6 +383,14 @@ def test_a_tiny_delta_is_as_accurate_as_a_large_one(p: Fraction, times: int, del
     exact = float(repeated_response_delta(p, times, epsilon))
     assert delta * (1 - 3 * times * RELATIVE_PAD - 1e-4) <= exact <= delta
     assert exact <= Repeated([(loss, times)]).delta(epsilon) <= exact * (1 + 3 * times * RELATIVE_PAD + 1e-4)
+
+
+def test_one_instance_is_not_convolved() -> None:
+    p = Fraction(9, 20)
+    loss = DominatingLoss.from_table(table_of(one_bit(p), grid_to(math.log((1 - p) / p), 20)))
+    alone = loss.tilted_power(1, 0.5)
+    assert (alone.rounding, alone.truncated) == (0.0, 0.0)
+    assert 0.0 < float(1 - 2 * p) <= alone.delta(0.0) <= float(1 - 2 * p) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("times", [1, 5, 200])

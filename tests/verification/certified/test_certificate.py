@@ -84,7 +84,7 @@ def test_three_negative_binomials_has_the_hockey_stick_of_the_plane() -> None:
     assert plane.hockey_sticks(0.9)[1] > 1e-3
 
 
-@pytest.mark.parametrize("times", [1, 2, 3, 6])
+@pytest.mark.parametrize("times", [1, 2, 3, pytest.param(6, marks=pytest.mark.slow)])
 def test_bounds_enclose_the_exact_composition(times: int) -> None:
     flip = Fraction(1, 8)
     pair = response_pair([0] * 8, flip)
@@ -299,7 +299,10 @@ def test_the_size_weight_is_the_declared_one() -> None:
         neighbors(dataclasses.replace(plan, contract=silent))
 
 
-@pytest.mark.parametrize(("times", "flip"), [(100_000, 0.4985), (700_000, 0.49935), (2_000_000, 0.4999)])
+@pytest.mark.parametrize(
+    ("times", "flip"),
+    [(100_000, 0.4985), (700_000, 0.49935), pytest.param(2_000_000, 0.4999, marks=pytest.mark.slow)],
+)
 def test_rounding_very_many_losses_does_not_wrap_them_around(times: int, flip: float) -> None:
     """Rounding moves the sum by more than the window is wide, and the window follows it.
 

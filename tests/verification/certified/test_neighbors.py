@@ -17,13 +17,14 @@ BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5}
     "kernel",
     [
         {"dim": 4, "repetitions": 6, "accountant": "pld"},
-        {"kernel": "inner-product", "dim": 40, "bound": 0.5},
+        {"kernel": "inner-product", "dim": 40, "bound": 0.5, "accountant": "geometric"},
         {"kernel": "inner-product-signs", "dim": 8, "repetitions": 20, "accountant": "geometric"},
     ],
 )
 def test_a_schedule_repeats_what_one_record_does(kernel: dict[str, Any]) -> None:
-    once, schedule = (neighbors(plan_for(**BASE, **kernel, releases=times)) for times in (1, 3))
-    touched = plan_for(**BASE, **kernel, releases=3).request.facts().touched
+    plan = plan_for(**BASE, **kernel)
+    request = replace(plan.request, releases=3)
+    once, schedule, touched = neighbors(plan), neighbors(replace(plan, request=request)), request.facts().touched
     assert schedule.instances == 3 * once.instances == touched.total
     assert schedule.attained.bits == 3 * once.attained.bits
     assert (schedule.squared_shift is None) == (once.squared_shift is None)

@@ -77,6 +77,7 @@ MATRIX = Matrix(
     seconds=1.0,
     seed=5,
 )
+RELEASED_MATRIX = report_writing.released_matrix
 SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
@@ -551,7 +552,7 @@ def test_the_release_s_matrix_is_shown_unless_the_folder_has_a_newer_one(
 
 
 def test_the_packaged_matrix_is_read_if_it_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
+    monkeypatch.setattr(report_writing, "released_matrix", RELEASED_MATRIX)
     monkeypatch.setattr(report_writing, "files", lambda package: tmp_path)
     assert report_writing.released_matrix() is None
     assert "No matrix of planted faults was shipped" in page.render(run())
@@ -559,9 +560,8 @@ def test_the_packaged_matrix_is_read_if_it_was_shipped(tmp_path: Path, monkeypat
     assert report_writing.released_matrix() == MATRIX
 
 
-def test_the_shipped_matrix_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    shipped = report_writing.released_matrix()
+def test_the_shipped_matrix_is_whole() -> None:
+    shipped = RELEASED_MATRIX()
     if shipped is None:
         pytest.skip("not made yet: `privkde audit --saboteurs`")
     assert shipped.complete

@@ -129,10 +129,13 @@ def read_packet(packet: bytes, content_bits: int) -> tuple[NDArray[np.int64], ND
 def _hypergeometric(half: int) -> Pmf:
     """Of 2·half things, half of them marked: how many marked ones are in the first half.
 
-    The probability of k is C(half, k)²/C(2·half, half).
+    The probability of k is C(half, k)²/C(2·half, half): products of ratios from the most likely k outwards.
     """
-    values = np.asarray(stats.hypergeom.pmf(np.arange(half + 1), 2 * half, half, half), dtype=np.float64)
-    return Pmf(start=0, values=values, missing=0.0)
+    k, middle = np.arange(half), half // 2
+    ratios = ((half - k) / (k + 1.0)) ** 2
+    above, below = np.cumprod(ratios[middle:]), np.cumprod(1.0 / ratios[:middle][::-1])[::-1]
+    values = np.concatenate([below, [1.0], above])
+    return Pmf(start=0, values=values / np.sum(values), missing=0.0)
 
 
 def _matches(count: int) -> Pmf:

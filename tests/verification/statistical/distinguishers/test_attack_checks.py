@@ -150,7 +150,8 @@ class TestBounds:
 
     @pytest.mark.parametrize(
         ("count", "separation", "epsilon", "delta"),
-        [(80_000, 0.28, 1.0, 1e-6), (24_000, 0.28, 1.0, 1e-6), (2_000, 0.5, 0.25, 0.01),
+        [(24_000, 0.28, 1.0, 1e-6), (2_000, 0.5, 0.25, 0.01),
+         pytest.param(80_000, 0.28, 1.0, 1e-6, marks=pytest.mark.slow),
          pytest.param(80_000, 0.1, 0.25, 1e-6, marks=pytest.mark.slow),
          pytest.param(400_000, 0.28, 8.0, 0.01, marks=pytest.mark.slow)],
     )  # fmt: skip
@@ -230,7 +231,11 @@ HONEST = [
 
 
 class TestFindings:
-    @pytest.mark.parametrize("changes", HONEST, ids=lambda one: "-".join(str(v) for v in one.values()))
+    @pytest.mark.parametrize(
+        "changes",
+        [HONEST[0], *(pytest.param(one, marks=pytest.mark.slow) for one in HONEST[1:4]), HONEST[4]],
+        ids=lambda one: "-".join(str(v) for v in one.values()),
+    )
     @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
     def test_an_honest_system_is_not_refuted(self, changes: dict[str, Any], seed: int) -> None:
         for name in ("communication", "model")[: 2 if seed == 1 else 1]:
@@ -256,7 +261,7 @@ class TestFindings:
         assert "Reached: " in outcome.note
         assert "Target with full effort: half of the promised ε" in outcome.note
 
-    @pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson"])
+    @pytest.mark.parametrize("bitsum", ["rr", pytest.param("3nb", marks=pytest.mark.slow), "poisson"])
     def test_noise_cut_to_a_fourth_is_refuted(self, bitsum: str) -> None:
         with quieter_noise(4.0):
             for name in ("communication", "model"):
@@ -359,7 +364,10 @@ class TestClassifier:
             assert shown(outcome, f"{attack}, record replaced")[0] > 1.1
             assert shown(outcome, f"{attack}, record replaced")[1] == 2.5
 
-    @pytest.mark.parametrize("changes", [{"bitsum": "3nb"}, {"classes": 2, "bitsum": "poisson"}, {"classes": 40}])
+    @pytest.mark.parametrize(
+        "changes",
+        [pytest.param({"bitsum": "3nb"}, marks=pytest.mark.slow), {"classes": 2, "bitsum": "poisson"}, {"classes": 40}],
+    )
     def test_other_separate_labels_keep_theirs(self, changes: dict[str, Any]) -> None:
         outcome = found("classifier", subject(**SEPARATE | changes), seed=2)
         assert not outcome.refuted, outcome.note
@@ -368,7 +376,7 @@ class TestClassifier:
         "changes",
         [
             {},
-            {"dim": 64, "bound": 0.3},
+            pytest.param({"dim": 64, "bound": 0.3}, marks=pytest.mark.slow),
             pytest.param(LESS_NOISE, marks=pytest.mark.slow),
             pytest.param({"dim": 64, **LESS_NOISE}, marks=pytest.mark.slow),
         ],

@@ -123,8 +123,10 @@ def test_a_window_is_no_wider_than_it_must_be() -> None:
 
 @pytest.mark.parametrize(("half", "step"), [(1, 1), (2, 1), (7, 1), (40, 1), (2_000, 1), (LARGE_MARKED, 128)])
 def test_the_law_of_a_mixture_is_hypergeometric(half: int, step: int) -> None:
-    law, total = _hypergeometric(half), math.comb(2 * half, half)
-    exact = [math.comb(half, k) ** 2 / total for k in range(0, half + 1, step)]
+    law, total, ways = _hypergeometric(half), math.comb(2 * half, half), [1]
+    for k in range(half):
+        ways.append(ways[-1] * (half - k) // (k + 1))  # C(half, k + 1)
+    exact = [chosen**2 / total for chosen in ways[::step]]
     assert law.values[::step] == pytest.approx(exact, rel=1e-11, abs=1e-300)
     assert float(np.sum(law.values)) == pytest.approx(1.0, abs=1e-12)
     assert (law.start, law.stop, law.missing) == (0, half + 1, 0.0)
