@@ -15,7 +15,7 @@ from accounting.releases.adaptive import AdaptiveFilter
 from accounting.releases.composing import spent
 from accounting.releases.release import Release
 from privkde.ledger import BudgetExceededError, BudgetExistsError, Composition, KeyReusedError, Ledger
-from tests.privkde.ledger.test_ledger import release
+from tests.privkde.ledger.charging import release
 
 EXAMPLES, STEPS = 15, 15
 DELTA = 1e-6

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from accounting import InvalidInputError, PrivkdeError
 from privkde.ledger import Ledger, LedgerUnavailableError, connecting, store
-from tests.privkde.ledger.test_ledger import release
+from tests.privkde.ledger.charging import release
 from tests.privkde.postgres import Server
 
 
