@@ -10,6 +10,7 @@ from accounting.accuracy.density_error import PredictedError, predicted_error
 from accounting.composition import LADDER, Rung, Target
 from accounting.errors import InfeasibleError, PrivkdeError
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
+from accounting.numerics.calibration import turning_point
 from accounting.registry import AUTO
 from accounting.request import MOST_USERS, PlanRequest
 
@@ -149,8 +150,8 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
 def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> int | None:
     """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
 
-    def useful(n: int) -> bool:
-        users = n * request.n_protocols
+    def useful(n: float) -> bool:
+        users = round(n) * request.n_protocols
         larger = dataclasses.replace(request, users=users, min_users=None, bitsum=law.name, allow_useless=True)
         try:
             protocol, _, _ = _calibrate(larger, law, silent, certified=False)
@@ -158,14 +159,6 @@ def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> i
             return False
         return prediction(larger, protocol).privacy < USELESS_ERROR
 
-    low = request.users_per_protocol
-    high = low
-    most = MOST_USERS // request.n_protocols
-    while not useful(high):
-        if high >= most:
-            return None
-        low, high = high, min(most, 4 * high)
-    while high > low + max(1, low // 100):
-        middle = max(low + 1, math.isqrt(low * high))
-        low, high = (low, middle) if useful(middle) else (middle, high)
-    return high
+    low, most = request.users_per_protocol, MOST_USERS // request.n_protocols
+    _, smallest = turning_point(useful, low, most, whole=True, growth=4.0, precision=0.01)
+    return None if smallest is None else round(smallest)

@@ -63,8 +63,7 @@ class Contract:
         """The contract and its parts as an indented tree for people."""
         return "\n".join(self._lines())
 
-    def __str__(self) -> str:
-        return self.tree()
+    __str__ = tree
 
     def _lines(self) -> list[str]:
         lines = [self.component]
