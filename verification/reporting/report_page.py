@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import privkde
 from accounting.guarantee import View, promised
-from privkde.display.pages import render_page
 from verification.reporting import wording
 from verification.reporting.document import SCHEMA, AuditReport, environment
+from verification.reporting.pages import render_page
 from verification.reporting.report_figures import Figures, draw_figures
 from verification.reporting.shown_evidence import confirmation, measured_errors, planned_errors, shown_evidence
 from verification.sabotage.matrix import MARKS, Matrix
