@@ -114,7 +114,9 @@ class DensityModel:
         kinds = {type(label) for label in self.labels}
         if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*self.labels}) < len(self.labels):
             raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
-        if not isinstance(self.private, bool) or self.contract != self._promised():
+        declared = self.classes_declared
+        honest = promised(self.plans, self.label_response(), private=bool(self.private), declared=declared)
+        if not isinstance(self.private, bool) or self.contract != honest:
             raise InvalidInputError("the contract is not the one that follows from the plans; publish the model again.")
 
     def _layout(self) -> JointLayout | None:
@@ -132,10 +134,6 @@ class DensityModel:
             raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
         for announcement, users in zip(self.announcements, self.n_users, strict=True):
             require_integer("n_users", users, low=announcement.least_packets, high=MOST_USERS)
-
-    def _promised(self) -> Contract:
-        """What follows from the plans, the labels and their response, and whether the draws are secret."""
-        return promised(self.plans, self.label_response(), private=self.private, declared=self.classes_declared)
 
     def _unseeded_contract(self) -> Contract:
         return self.contract if self.private or not self.contract.parts else self.contract.parts[0]

@@ -120,13 +120,10 @@ class Admission:
     def messages(self, packet: bytes) -> Messages | None:
         """The messages of a packet that is taken; None if it is refused."""
         messages = _decoded(self._wire, packet)
-        if messages is None or messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+        if messages is None or messages.n_users != 1:
             return None
-        return messages
-
-    def _complete(self, messages: Messages) -> bool:
         sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
-        return bool(np.all(sent == 1))
+        return None if self._one_each and np.any(sent != 1) else messages
 
 
 def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
@@ -220,20 +217,17 @@ class Analyzer:
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
         refuse_too_few(self.n_users, self.announcement.plan.request)
-        self._refuse_inconsistent()
+        if self._breaks_one_each(self.tally, self.n_users):
+            raise InvalidInputError(
+                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
+                " messages were lost or added on the way, so nothing may be published."
+            )
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
         return (2.0 * estimate - self.n_users) * bound
 
     def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
         return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
-
-    def _refuse_inconsistent(self) -> None:
-        if self._breaks_one_each(self.tally, self.n_users):
-            raise InvalidInputError(
-                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
-                " messages were lost or added on the way, so nothing may be published."
-            )
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""

@@ -222,22 +222,18 @@ class Collection:
         """
         self._require(Round.COLLECTION)
         sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
+        every = self.terms.labels
+        labels = every if self.terms.n_groups == 1 else tuple(every[number] for number in self.released)
         model = DensityModel(
             announcements=tuple(analyzer.announcement for analyzer in self.analyzers),
             sums=sums,
             n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
             contract=self.contract(private=private),
             private=private,
-            labels=self._labels(),
+            labels=labels,
         )
         self.round = Round.PUBLICATION
         return model
-
-    def _labels(self) -> tuple[Label, ...]:
-        """The labels that are published: those of the released groups, or all labels if there is one group."""
-        if self.terms.n_groups == 1:
-            return self.terms.labels
-        return tuple(self.terms.labels[number] for number in self.released)
 
     def contract(self, *, private: bool) -> Contract:
         """What the whole collection promises, once the plan is fixed."""

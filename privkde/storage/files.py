@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,12 +17,27 @@ TEMPORARY = ".privkde-"
 """How the names of files and folders that are being written begin."""
 
 
+@contextmanager
+def reading(refused: Callable[[Exception], InvalidInputError]) -> Iterator[None]:
+    """Whatever a damaged file makes of its reader, which has a dozen errors for it, as the error of ours."""
+    try:
+        yield
+    except (InvalidInputError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:
+        raise refused(error) from error
+
+
 def require_writable(path: Path) -> None:
     """Refuse a path that cannot take a file, before any work is done for it."""
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    _require_parent(path)
     if path.is_dir():
         raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
+
+
+def _require_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
 
 
 @contextmanager
@@ -32,12 +48,10 @@ def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
     leaves its temporary file.
     """
     require_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY, suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}{path.suffix}"
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
         if once:
             os.link(temporary, path)
         else:
@@ -54,8 +68,7 @@ def write_text(path: Path, text: str) -> None:
 
 def require_replaceable(path: Path, own: Sequence[str]) -> None:
     """Refuse a place that cannot take a folder, or holds files that match none of the patterns `own`."""
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    _require_parent(path)
     if not path.exists():
         return
     if not path.is_dir():
@@ -91,9 +104,3 @@ def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
