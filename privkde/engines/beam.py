@@ -26,7 +26,7 @@ from accounting.errors import InvalidInputError, PrivkdeError, require_integer
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.engines import Engine
-from privkde.engines.transforms import Block, CountPackets, Played, PlayUsers, ReadPackets, opened
+from privkde.engines.transforms import CountPackets, Played, PlayUsers, ReadPackets, opened
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
@@ -103,7 +103,7 @@ class BeamEngine(Engine):
     def _played(self, users: Users, stream: ByteStream, progress: Progress | None, **options: Any) -> PartialCounts:
         """The counts of these users; none if they write packets."""
         announcement = users.announcement
-        blocks = [Block(start, part) for part, start in block_parts(users.index, announcement.n_instances)]
+        blocks = block_parts(users.index, announcement.n_instances)
         with tempfile.TemporaryDirectory() as scratch:
             stored, classes = _stored(users, Path(scratch))
             played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)

@@ -36,13 +36,8 @@ from privkde.storage.datasets import read_array
 from privkde.storage.packets import part_name, read_packets, write_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
 
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Which users a worker plays: rows by number, and where they start in the whole."""
-
-    start: int
-    part: Index
+Block = tuple[Index, int]
+"""Which users a worker plays: rows by number, and where they start in the whole."""
 
 
 # Counting: the shuffler's work ----------------------------------------------------------------------------------------
@@ -58,15 +53,14 @@ class ReadPackets(beam.PTransform):  # type: ignore[misc]
 
     def expand(self, names: Any) -> Any:
         """Each file is read by one worker."""
-        return names | "Spread files" >> beam.Reshuffle() | beam.ParDo(_ReadFile())
+        return names | "Spread files" >> beam.Reshuffle() | beam.FlatMap(_packets)
 
 
-class _ReadFile(beam.DoFn):  # type: ignore[misc]
-    def process(self, name: str) -> Iterator[bytes | Complaint]:
-        try:
-            yield from read_packets(name, opened)
-        except (PrivkdeError, OSError) as error:
-            yield Complaint(0, str(error))
+def _packets(name: str) -> Iterator[bytes | Complaint]:
+    try:
+        yield from read_packets(name, opened)
+    except (PrivkdeError, OSError) as error:
+        yield Complaint(0, str(error))
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]
@@ -151,19 +145,18 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
     def process(self, block: Block) -> Iterator[PartialCounts]:
         try:
             with one_blas_thread():
-                yield self._counts(block)
+                yield self._counts(*block)
         except (PrivkdeError, OSError) as error:
-            yield self._counter.complaining(block.start, error)
+            yield self._counter.complaining(block[1], error)
 
-    def _counts(self, block: Block) -> PartialCounts:
+    def _counts(self, part: Index, start: int) -> PartialCounts:
         played, stream = self._played, self._played.recipe.stream()
         if played.folder is not None:
-            target = played.folder / part_name(block.start, played.suffix)
+            target = played.folder / part_name(start, played.suffix)
             if not target.exists():  # otherwise the block is repeated, and its users have already answered
                 with suppress(FileExistsError):  # another worker was faster
-                    write_packets(target, self._clients.packets(block.part, block.start, stream), once=True)
+                    write_packets(target, self._clients.packets(part, start, stream), once=True)
             return self._counter.nothing
         if played.path == "faithful":
-            return self._counter.of_all(self._clients.packets(block.part, block.start, stream))
-        inputs = self._clients.inputs(block.part, block.start, stream)
-        return PartialCounts(tally=inputs, n_users=len(block.part))
+            return self._counter.of_all(self._clients.packets(part, start, stream))
+        return PartialCounts(tally=self._clients.inputs(part, start, stream), n_users=len(part))

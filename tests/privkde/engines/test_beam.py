@@ -379,7 +379,7 @@ def playing(stream: ByteStream, **options: Any) -> Callable[[Block], list[Partia
 @pytest.mark.parametrize("path", PATHS)
 def test_a_worker_draws_again_for_every_block(path: str) -> None:
     """The same users twice: secret counts of 30 instances agree by chance with less than 1e-15, seeded ones always."""
-    block = Block(0, np.arange(8))
+    block = (np.arange(8), 0)
     for stream, repeated in ((private_randomness(), False), (SEEDED, True)):
         play = playing(stream, path=path)
         (first,), (second,) = play(block), play(block)
@@ -391,7 +391,7 @@ def test_a_worker_draws_again_for_every_block(path: str) -> None:
 def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
     beaten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, block = playing(private_randomness(), folder=tmp_path), Block(0, np.arange(8))
+    play, block = playing(private_randomness(), folder=tmp_path), (np.arange(8), 0)
     held = []
     for _ in range(2):
         assert [counts.complaint for counts in play(block)] == [None]
