@@ -14,8 +14,7 @@ from privkde.cli.fit_command import add_collection_options, fit_from_file
 from privkde.cli.parsing import read_json, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
-from privkde.engines import ENGINES, Engine, engine
-from privkde.engines.through_files import ThroughFiles
+from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.files import require_replaceable, require_writable, whole_folder

@@ -26,7 +26,7 @@ from accounting.errors import InvalidInputError, PrivkdeError, require_integer
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.engines import Engine
-from privkde.engines.transforms import CountPackets, Played, PlayUsers, ReadPackets, opened
+from privkde.engines.transforms import CountPackets, Played, opened, packets_of, play_users
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
@@ -92,7 +92,8 @@ class BeamEngine(Engine):
         names = matched(files, _matching)
 
         def build(pipeline: Any) -> Any:
-            return pipeline | beam.Create(names) | ReadPackets() | CountPackets(announcement)
+            spread = pipeline | beam.Create(names) | "Spread files" >> beam.Reshuffle()  # each is read by one worker
+            return spread | beam.FlatMap(packets_of) | CountPackets(announcement)
 
         with tempfile.TemporaryDirectory() as scratch:
             counts = self._run(build, scratch)
@@ -109,7 +110,7 @@ class BeamEngine(Engine):
             played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)
 
             def build(pipeline: Any) -> Any:
-                return pipeline | beam.Create(blocks) | PlayUsers(played)
+                return play_users(pipeline | beam.Create(blocks), played)
 
             counts = self._run(build, scratch)
         refuse_complaint(counts)

@@ -19,6 +19,9 @@ from privkde.storage.container import DamagedFileError, read_container, write_co
 from privkde.storage.user_blocks import Index
 
 COUNTS_SCHEMA = "privkde.counts/1"
+Vectors = NDArray[np.floating]
+Classes = NDArray[np.integer] | None
+"""Class numbers, with joint labels."""
 
 
 class TooFewUsersError(InvalidInputError):
@@ -54,14 +57,7 @@ class Randomizer:
         self._dim = announcement.plan.request.dim
         self._outside = outside
 
-    def inputs(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream,
-        numbers: Index | None = None,
-    ) -> Tally:
+    def inputs(self, x: Vectors, classes: Classes = None, *, stream: ByteStream, numbers: Index | None = None) -> Tally:
         """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances).
 
         `classes` are the users' class numbers: needed with joint labels, refused without them.
@@ -76,12 +72,7 @@ class Randomizer:
         return self._bitsum.inputs(self._bitsum.respond(scaled, stream), stream)
 
     def tally(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream | None = None,
-        numbers: Index | None = None,
+        self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> Tally:
         """How many ones and zeros each of these users sends in each instance, all noise included."""
         source = stream or self._stream
@@ -89,19 +80,14 @@ class Randomizer:
         return inputs + self._bitsum.noise(1, inputs.ones.shape, source)
 
     def packets(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream | None = None,
-        numbers: Index | None = None,
+        self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> list[bytes]:
         """One packet for each of these users, to be sent to the shuffler."""
         tally = self.tally(x, classes, stream=stream, numbers=numbers)
         users = zip(tally.ones, tally.zeros, strict=True)
         return [self._wire.encode(Messages.of_one_user(ones, zeros)) for ones, zeros in users]
 
-    def packet(self, x: NDArray[np.floating], class_number: int | None = None) -> bytes:
+    def packet(self, x: Vectors, class_number: int | None = None) -> bytes:
         """The packet of one user with the vector `x` and, with joint labels, its class."""
         classes = None if class_number is None else np.array([class_number])
         return self.packets(np.asarray(x)[None], classes)[0]

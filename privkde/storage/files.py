@@ -30,14 +30,10 @@ def reading(refused: Callable[[Exception], InvalidInputError]) -> Iterator[None]
 
 def require_writable(path: Path) -> None:
     """Refuse a path that cannot take a file, before any work is done for it."""
-    _require_parent(path)
-    if path.is_dir():
-        raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
-
-
-def _require_parent(path: Path) -> None:
     if not path.parent.is_dir():
         raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
+    if path.is_dir():
+        raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
 
 
 @contextmanager
@@ -68,7 +64,8 @@ def write_text(path: Path, text: str) -> None:
 
 def require_replaceable(path: Path, own: Sequence[str]) -> None:
     """Refuse a place that cannot take a folder, or holds files that match none of the patterns `own`."""
-    _require_parent(path)
+    if not path.parent.is_dir():
+        raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
     if not path.exists():
         return
     if not path.is_dir():
