@@ -13,6 +13,7 @@ from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, LabelResponse
 
 READ_OFF_CLASSES = "the set of labels is public: it was read off the data, which no promise here covers"
+"""One more hypothesis where classes were not declared beforehand; nothing checks it."""
 
 
 def rounding_contract(facts: KernelFacts) -> Contract:
@@ -22,14 +23,7 @@ def rounding_contract(facts: KernelFacts) -> Contract:
     counted = f"2·{facts.sparsity}·{facts.n_repetitions} + 2" if joint else per_class
     return Contract(
         component="randomized rounding of the features" + (" in the block of the label" if joint else ""),
-        guarantees=(
-            Guarantee(
-                epsilon=0.0,
-                delta=1.0,
-                adjacency=Adjacency.RECORD if joint else Adjacency.FEATURES,
-                view=View.LOCAL,
-            ),
-        ),
+        guarantees=(Guarantee(epsilon=0.0, delta=1.0, adjacency=facts.adjacency, view=View.LOCAL),),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
             method="replacing (x, c) changes at most S bits' laws per repetition in either class, and two sizes"
@@ -59,13 +53,12 @@ def kde_contract(
     `n_colluders` may be among those who take part, beside the users that the noise counts on.
     """
     k, n_releases = facts.touched.total, facts.n_releases
-    adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
-    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.COMMUNICATION)
+    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=facts.adjacency, view=View.COMMUNICATION)
     per_bit = protocol.local_guarantee()
     local = Guarantee(
         epsilon=0.0 if per_bit.is_empty else k * per_bit.epsilon,
         delta=min(1.0, k * per_bit.delta),
-        adjacency=adjacency,
+        adjacency=facts.adjacency,
         view=View.LOCAL,
     )
     checked = [protocol.composition_checked or rung.checked]
@@ -181,11 +174,6 @@ def classifier_label(contract: Contract) -> LabelResponse:
     """
     given: dict[str, Any] = {"classes": None, "label_epsilon": None, **contract.parameters}
     return LabelResponse(n_classes=given["classes"], label_epsilon=given["label_epsilon"])
-
-
-def read_off_contract(contract: Contract) -> Contract:
-    """The same promise of classes that were not declared beforehand: one more hypothesis, and nothing checks it."""
-    return dataclasses.replace(contract, assumed=(*contract.assumed, READ_OFF_CLASSES))
 
 
 def _weakest(contracts: Sequence[Contract], view: View) -> Guarantee:

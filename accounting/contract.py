@@ -70,7 +70,8 @@ class Contract:
         body = [f"promises  {g}" for g in self.guarantees]
         body.append(f"because   {self.evidence.kind}: {self.evidence.method} [{self.evidence.source}]")
         if self.parameters:
-            body.append("with      " + ", ".join(f"{k} = {_short(v)}" for k, v in self.parameters.items()))
+            values = (f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in self.parameters.items())
+            body.append("with      " + ", ".join(values))
         body += [f"checked   {text}" for text in self.checked]
         body += [f"assumed   {text}" for text in self.assumed]
         bar = "│  " if self.parts else "   "
@@ -81,7 +82,3 @@ class Contract:
             lines.append(("└─ " if last else "├─ ") + head)
             lines += [("   " if last else "│  ") + text for text in rest]
         return lines
-
-
-def _short(value: float | int | str) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
