@@ -72,8 +72,16 @@ def _calibrate(request: PlanRequest, law: type[BitsumProtocol], say: Progress, *
         designs: list[tuple[BitsumProtocol, Rung]] = []
         for rung in rungs:
             say(f"calibrating {law.name} with {rung.name}")
+            target = Target(
+                rung=rung,
+                touched=rung.touched(request.facts()),
+                epsilon=float(request.epsilon),
+                delta=float(request.delta),
+                noise_shape=request.noise_shape,
+                excess_error=request.excess_error,
+            )
             try:
-                designs.append((_target(request, rung).design(law, request.counted_users, certified=certified), rung))
+                designs.append((target.design(law, request.counted_users, certified=certified), rung))
             except InfeasibleError as error:
                 failures[rung.name] = error
         if designs:
@@ -89,17 +97,6 @@ def _why(request: PlanRequest, rung: Rung, designs: list[tuple[BitsumProtocol, R
     text = f"accountant {rung.name}: {rung.reason(rung.touched(request.facts()))}"
     others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in designs if other is not rung]
     return f"{text}; least noise of those tried ({', '.join(others)})" if others else text
-
-
-def _target(request: PlanRequest, rung: Rung) -> Target:
-    return Target(
-        rung=rung,
-        touched=rung.touched(request.facts()),
-        epsilon=float(request.epsilon),
-        delta=float(request.delta),
-        noise_shape=request.noise_shape,
-        excess_error=request.excess_error,
-    )
 
 
 def _rungs(request: PlanRequest, law: type[BitsumProtocol]) -> list[list[Rung]]:

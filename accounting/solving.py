@@ -18,6 +18,7 @@ from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BITSUMS, BitsumProtocol
+from accounting.numerics.calibration import TURNING_PRECISION as PRECISION
 from accounting.numerics.calibration import turning_point
 from accounting.plan import Plan
 from accounting.planning import plan
@@ -34,7 +35,6 @@ MESSAGES = "messages"
 QUESTIONS = (*UNKNOWNS, MESSAGES)
 """What can be solved for; messages fall with the repetitions, and differ between bitsum protocols."""
 MEASURES = ("predicted", "bound")
-_GROWTH, _PRECISION = 8.0, 2e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ class _Search:
     def solved(self, value: float, which: str, choice: Choice) -> Plan:
         """The plan with this value, which is the smallest or the largest."""
         solved = plan(self.request(value), progress=self.progress, choice=choice)
-        why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {_PRECISION:.1%})"
+        why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {PRECISION:.1%})"
         return dataclasses.replace(solved, reasons=(why, *solved.reasons))
 
 
@@ -216,30 +216,23 @@ def _smallest_unknown(search: _Search) -> Plan:
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
     whole = unknown != "epsilon"
-    _, enough = turning_point(search.meets, low, high, whole=whole, growth=_GROWTH, precision=_PRECISION)
+    _, enough = turning_point(search.meets, low, high, whole=whole)
     best = high if enough is None else enough
     while isinstance(choice := search.attempt(best, certified=True), str):
         if best >= high:
             raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {choice}; relax the target.")
-        best = min(high, math.ceil(best * (1.0 + _PRECISION)) if whole else best * (1.0 + _PRECISION))
+        best = min(high, math.ceil(best * (1.0 + PRECISION)) if whole else best * (1.0 + PRECISION))
     return search.solved(best, "smallest", choice)
 
 
 def _most_releases(search: _Search) -> Plan:
     """The plan with the most releases."""
     search.request(1)  # validates everything else
-    best, _ = turning_point(
-        lambda releases: not search.meets(releases),
-        1,
-        LONGEST_SCHEDULE,
-        whole=True,
-        growth=_GROWTH,
-        precision=_PRECISION,
-    )
+    best, _ = turning_point(lambda releases: not search.meets(releases), 1, LONGEST_SCHEDULE, whole=True)
     while isinstance(choice := search.attempt(best, certified=True), str):
         if best <= 1:
             raise InfeasibleError(f"not even one release is possible: {choice}; relax the target.")
-        best = math.floor(best / (1.0 + _PRECISION))
+        best = math.floor(best / (1.0 + PRECISION))
     return search.solved(best, "largest number of", choice)
 
 

@@ -14,6 +14,8 @@ SEARCH_TOLERANCE = 2e-4
 """The search stops when a noise level that holds and one that fails are this close, relatively."""
 CERTIFIED_TOLERANCE = 9e-4
 """The same for the certified refinement: inside the promised 0.1 %."""
+TURNING_PRECISION = 2e-3
+"""How closely a turning point is found, relatively."""
 FIRST_SLOPE = 10.0
 """−d excess/d ln noise where nothing better is known."""
 
@@ -164,7 +166,13 @@ def _narrowed(
 
 
 def turning_point(
-    turned: Callable[[float], bool], low: float, high: float, *, whole: bool, growth: float, precision: float
+    turned: Callable[[float], bool],
+    low: float,
+    high: float,
+    *,
+    whole: bool,
+    growth: float = 8.0,
+    precision: float = TURNING_PRECISION,
 ) -> tuple[float, float | None]:
     """Where `turned` becomes true: the last value at which it was not yet, and the first at which it was, or None.
 
