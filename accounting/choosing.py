@@ -10,6 +10,7 @@ from accounting.accuracy.density_error import PredictedError, predicted_error
 from accounting.composition import LADDER, Rung, Target
 from accounting.errors import InfeasibleError, PrivkdeError
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
+from accounting.numerics.calibration import turning_point
 from accounting.registry import AUTO
 from accounting.request import MOST_USERS, PlanRequest
 
@@ -71,8 +72,16 @@ def _calibrate(request: PlanRequest, law: type[BitsumProtocol], say: Progress, *
         designs: list[tuple[BitsumProtocol, Rung]] = []
         for rung in rungs:
             say(f"calibrating {law.name} with {rung.name}")
+            target = Target(
+                rung=rung,
+                touched=rung.touched(request.facts()),
+                epsilon=float(request.epsilon),
+                delta=float(request.delta),
+                noise_shape=request.noise_shape,
+                excess_error=request.excess_error,
+            )
             try:
-                designs.append((_target(request, rung).design(law, request.counted_users, certified=certified), rung))
+                designs.append((target.design(law, request.counted_users, certified=certified), rung))
             except InfeasibleError as error:
                 failures[rung.name] = error
         if designs:
@@ -88,17 +97,6 @@ def _why(request: PlanRequest, rung: Rung, designs: list[tuple[BitsumProtocol, R
     text = f"accountant {rung.name}: {rung.reason(rung.touched(request.facts()))}"
     others = [f"{other.name} RMSE {protocol.rmse():.4g}" for protocol, other in designs if other is not rung]
     return f"{text}; least noise of those tried ({', '.join(others)})" if others else text
-
-
-def _target(request: PlanRequest, rung: Rung) -> Target:
-    return Target(
-        rung=rung,
-        touched=rung.touched(request.facts()),
-        epsilon=float(request.epsilon),
-        delta=float(request.delta),
-        noise_shape=request.noise_shape,
-        excess_error=request.excess_error,
-    )
 
 
 def _rungs(request: PlanRequest, law: type[BitsumProtocol]) -> list[list[Rung]]:
@@ -149,8 +147,8 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
 def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> int | None:
     """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
 
-    def useful(n: int) -> bool:
-        users = n * request.n_protocols
+    def useful(n: float) -> bool:
+        users = round(n) * request.n_protocols
         larger = dataclasses.replace(request, users=users, min_users=None, bitsum=law.name, allow_useless=True)
         try:
             protocol, _, _ = _calibrate(larger, law, silent, certified=False)
@@ -158,14 +156,6 @@ def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> i
             return False
         return prediction(larger, protocol).privacy < USELESS_ERROR
 
-    low = request.users_per_protocol
-    high = low
-    most = MOST_USERS // request.n_protocols
-    while not useful(high):
-        if high >= most:
-            return None
-        low, high = high, min(most, 4 * high)
-    while high > low + max(1, low // 100):
-        middle = max(low + 1, math.isqrt(low * high))
-        low, high = (low, middle) if useful(middle) else (middle, high)
-    return high
+    low, most = request.users_per_protocol, MOST_USERS // request.n_protocols
+    _, smallest = turning_point(useful, low, most, whole=True, growth=4.0, precision=0.01)
+    return None if smallest is None else round(smallest)

@@ -60,9 +60,8 @@ class Outcome:
     @property
     def messages_per_user(self) -> float | None:
         """Expected messages of one user in all instances."""
-        if self.protocol is None:
-            return None
-        return self.request.facts().n_instances * self.protocol.messages_per_user()
+        n_instances = self.request.facts().n_instances
+        return None if self.protocol is None else n_instances * self.protocol.messages_per_user()
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values; null where there is no protocol."""
@@ -165,17 +164,14 @@ def label_advice(
     if not outcomes:
         return None
     best = min(outcomes, key=lambda outcome: outcome.total_error)
-    errors = "; ".join(f"{_split(outcome)}: {_predicted(outcome)}" for outcome in outcomes)
+    errors = "; ".join(_predicted(outcome) for outcome in outcomes)
     return f"labels: '{best.name}' has the smaller predicted error for the same total ε ({errors})"
 
 
-def _split(outcome: Outcome) -> str:
-    request = outcome.request
-    if request.label_epsilon is None:
-        return f"joint ε = {request.epsilon:g}"
-    times = "" if request.releases == 1 else f"{request.releases}·"
-    return f"separate ε = {request.epsilon:g} + {times}{request.label_epsilon:g}"
-
-
 def _predicted(outcome: Outcome) -> str:
-    return "not possible" if outcome.error is None else f"{outcome.error.total:.3g}"
+    """How ε is split, and the predicted error."""
+    request, error = outcome.request, "not possible" if outcome.error is None else f"{outcome.error.total:.3g}"
+    if request.label_epsilon is None:
+        return f"joint ε = {request.epsilon:g}: {error}"
+    times = "" if request.releases == 1 else f"{request.releases}·"
+    return f"separate ε = {request.epsilon:g} + {times}{request.label_epsilon:g}: {error}"

@@ -13,6 +13,7 @@ from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, LabelResponse
 
 READ_OFF_CLASSES = "the set of labels is public: it was read off the data, which no promise here covers"
+"""One more hypothesis where classes were not declared beforehand; nothing checks it."""
 
 
 def rounding_contract(facts: KernelFacts) -> Contract:
@@ -22,14 +23,7 @@ def rounding_contract(facts: KernelFacts) -> Contract:
     counted = f"2·{facts.sparsity}·{facts.n_repetitions} + 2" if joint else per_class
     return Contract(
         component="randomized rounding of the features" + (" in the block of the label" if joint else ""),
-        guarantees=(
-            Guarantee(
-                epsilon=0.0,
-                delta=1.0,
-                adjacency=Adjacency.RECORD if joint else Adjacency.FEATURES,
-                view=View.LOCAL,
-            ),
-        ),
+        guarantees=(Guarantee(epsilon=0.0, delta=1.0, adjacency=facts.adjacency, view=View.LOCAL),),
         evidence=Evidence(
             kind=EvidenceKind.THEOREM,
             method="replacing (x, c) changes at most S bits' laws per repetition in either class, and two sizes"
@@ -59,32 +53,32 @@ def kde_contract(
     `n_colluders` may be among those who take part, beside the users that the noise counts on.
     """
     k, n_releases = facts.touched.total, facts.n_releases
-    adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
-    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.COMMUNICATION)
+    communication = Guarantee(epsilon=epsilon, delta=delta, adjacency=facts.adjacency, view=View.COMMUNICATION)
     per_bit = protocol.local_guarantee()
     local = Guarantee(
         epsilon=0.0 if per_bit.is_empty else k * per_bit.epsilon,
         delta=min(1.0, k * per_bit.delta),
-        adjacency=adjacency,
+        adjacency=facts.adjacency,
         view=View.LOCAL,
     )
+    checked = [protocol.composition_checked or rung.checked]
+    if n_colluders:
+        checked.append(
+            f"nothing is released before {protocol.n_users + n_colluders} packets have come: those of"
+            f" {protocol.n_users} users whose noise counts and of {n_colluders} colluders"
+        )
     what = "KDE" if facts.joint_classes is None else f"KDE classifier with {facts.joint_classes} joint labels"
     return Contract(
         component=f"{facts.name} {what} from {facts.n_instances} bitsum instances,"
         f" {facts.touched_once.total} of them touched by one user{_in_each(n_releases)}",
         guarantees=(communication, communication.restated(view=View.MODEL), local),
         evidence=rung.evidence,
-        checked=(
-            protocol.composition_checked or rung.checked,
-            *_colluders_checked(protocol.n_users, n_colluders),
-        ),
+        checked=tuple(checked),
         assumed=(
             "instances use independent randomness; the public randomness does not depend on the data",
             "the model view follows by post-processing of the communication view",
             *rung.assumed(facts),
-            *_joint_assumed(facts),
-            *_schedule_assumed(n_releases),
-            *_colluders_assumed(n_colluders),
+            *_assumed(facts, n_colluders),
         ),
         parameters={
             "instances_touched": k,
@@ -97,44 +91,29 @@ def kde_contract(
     )
 
 
-def _joint_assumed(facts: KernelFacts) -> tuple[str, ...]:
-    """What joint labels assume of a collection. Source: docs/proofs/geometric.md, "Joint labels"."""
-    if facts.joint_classes is None:
-        return ()
-    return (
-        "the set of classes and the number of users are public",
-        "nothing else is published that depends on the labels",
-    )
-
-
 def _in_each(n_releases: int) -> str:
     return "" if n_releases == 1 else f", in each of {n_releases} releases"
 
 
-def _schedule_assumed(n_releases: int) -> tuple[str, ...]:
-    """What a schedule assumes of those who run it. Source: docs/proofs/composition.md, "Schedules"."""
-    if n_releases == 1:
-        return ()
-    return (
-        f"the promise is for all {n_releases} releases together, whose number and plan are fixed beforehand; in each of"
-        " them a person takes part at most once, and every release draws its noise independently of the others",
-    )
+def _assumed(facts: KernelFacts, n_colluders: int) -> list[str]:
+    """What joint labels, schedules and users who are not honest assume of a collection.
 
-
-def _colluders_assumed(n_colluders: int) -> tuple[str, ...]:
-    """What is assumed of users who are not honest. Source: docs/proofs/composition.md, Lemma 0."""
-    if not n_colluders:
-        return ()
-    return (f"at most {n_colluders} of those who take part tell what they sent or do not follow the protocol",)
-
-
-def _colluders_checked(n_users: int, n_colluders: int) -> tuple[str, ...]:
-    if not n_colluders:
-        return ()
-    return (
-        f"nothing is released before {n_users + n_colluders} packets have come: those of {n_users} users whose noise"
-        f" counts and of {n_colluders} colluders",
-    )
+    Source: docs/proofs/geometric.md, "Joint labels"; docs/proofs/composition.md, "Schedules" and Lemma 0.
+    """
+    assumed = []
+    if facts.joint_classes is not None:
+        assumed.append("the set of classes and the number of users are public")
+        assumed.append("nothing else is published that depends on the labels")
+    if facts.n_releases > 1:
+        assumed.append(
+            f"the promise is for all {facts.n_releases} releases together, whose number and plan are fixed beforehand;"
+            " in each of them a person takes part at most once, and every release draws its noise independently of the"
+            " others"
+        )
+    if n_colluders:
+        who = f"at most {n_colluders} of those who take part"
+        assumed.append(f"{who} tell what they sent or do not follow the protocol")
+    return assumed
 
 
 def _over_releases(contract: Contract, n_releases: int) -> Contract:
@@ -164,15 +143,8 @@ def classifier_contract(kdes: Sequence[Contract], label: LabelResponse, n_releas
     features = {view: _weakest(kdes, view) for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)}
     labels = _over_releases(label.contract(), n_releases)
     label_guarantees = {g.view: g for g in labels.guarantees}
-    whole = tuple(
-        compose_basic(
-            [
-                features[view].restated(adjacency=Adjacency.RECORD),
-                label_guarantees[view].restated(adjacency=Adjacency.RECORD),
-            ]
-        )
-        for view in (View.COMMUNICATION, View.MODEL, View.LOCAL)
-    )
+    parts = [(features[view], label_guarantees[view]) for view in features]
+    whole = [compose_basic([part.restated(adjacency=Adjacency.RECORD) for part in pair]) for pair in parts]
     return Contract(
         component=f"classifier over {label.n_classes} classes" + _in_each(n_releases),
         guarantees=(*features.values(), *whole, *labels.guarantees),
@@ -202,11 +174,6 @@ def classifier_label(contract: Contract) -> LabelResponse:
     """
     given: dict[str, Any] = {"classes": None, "label_epsilon": None, **contract.parameters}
     return LabelResponse(n_classes=given["classes"], label_epsilon=given["label_epsilon"])
-
-
-def read_off_contract(contract: Contract) -> Contract:
-    """The same promise of classes that were not declared beforehand: one more hypothesis, and nothing checks it."""
-    return dataclasses.replace(contract, assumed=(*contract.assumed, READ_OFF_CLASSES))
 
 
 def _weakest(contracts: Sequence[Contract], view: View) -> Guarantee:

@@ -63,15 +63,15 @@ class Contract:
         """The contract and its parts as an indented tree for people."""
         return "\n".join(self._lines())
 
-    def __str__(self) -> str:
-        return self.tree()
+    __str__ = tree
 
     def _lines(self) -> list[str]:
         lines = [self.component]
         body = [f"promises  {g}" for g in self.guarantees]
         body.append(f"because   {self.evidence.kind}: {self.evidence.method} [{self.evidence.source}]")
         if self.parameters:
-            body.append("with      " + ", ".join(f"{k} = {_short(v)}" for k, v in self.parameters.items()))
+            values = (f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in self.parameters.items())
+            body.append("with      " + ", ".join(values))
         body += [f"checked   {text}" for text in self.checked]
         body += [f"assumed   {text}" for text in self.assumed]
         bar = "│  " if self.parts else "   "
@@ -82,7 +82,3 @@ class Contract:
             lines.append(("└─ " if last else "├─ ") + head)
             lines += [("   " if last else "│  ") + text for text in rest]
         return lines
-
-
-def _short(value: float | int | str) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

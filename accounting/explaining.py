@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 
 def explain(plan: Plan) -> str:
     """The promise, the arithmetic that leads to it, the error, the cost and the hypotheses."""
+    sent = f"{plan.messages_per_user:.6g} messages, {plan.bits_per_user:.6g} bits per user"
     sections = [
         ("Promise", [*map(str, plan.guarantees), _in_words(plan.guarantees[0], plan.request.releases)]),
         ("Randomizer", _randomizer(plan)),
         ("Accounting", _accounting(plan)),
         ("Error", _error(plan)),
-        ("Communication", _communication(plan)),
+        ("Communication", [f"{sent} in expectation{_in_one(plan)} (bits that are 1 half of the time)."]),
         ("Why", list(plan.reasons)),
         ("Contract", plan.contract.tree().splitlines()),
     ]
@@ -37,11 +38,10 @@ def _in_words(main: Guarantee, n_releases: int) -> str:
 
 
 def _randomizer(plan: Plan) -> list[str]:
-    numbers = ", ".join(f"{name} = {value:.6g}" for name, value in plan.parameters.items())
     request = plan.request
     lines = [
         f"{plan.bitsum}: {BITSUMS[plan.bitsum].randomizer}.",
-        numbers,
+        ", ".join(f"{name} = {value:.6g}" for name, value in plan.parameters.items()),
         f"The noise counts on {request.counted_users} honest users; fewer must not be published, more only help.",
     ]
     if request.n_colluders:
@@ -84,13 +84,6 @@ def _error(plan: Plan) -> list[str]:
         lines.append(f"Theorem 3.2 guarantees supRMSE ≤ {plan.sup_rmse_bound:.4g}.")
     lines += [f"For comparison, {b.name} DP: predicted error {b.predicted_rmse:.4g}." for b in plan.baselines]
     return lines
-
-
-def _communication(plan: Plan) -> list[str]:
-    return [
-        f"{plan.messages_per_user:.6g} messages, {plan.bits_per_user:.6g} bits per user in expectation{_in_one(plan)}"
-        " (bits that are 1 half of the time)."
-    ]
 
 
 def _in_one(plan: Plan) -> str:

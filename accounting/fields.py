@@ -77,7 +77,9 @@ class Field:
         if value is None and self.default is None:
             return None
         if get_origin(self.kind) is tuple:
-            return self._checked_items(value)
+            if not isinstance(value, (list, tuple)):
+                raise InvalidInputError(f"{self.name}={value!r} must be a list: {self.rule.description}.")
+            return tuple(read(get_args(self.kind)[0], item, self.name) for item in value)
         if isinstance(self.kind, type) and dataclasses.is_dataclass(self.kind):
             return read(self.kind, value, self.name)
         return self._checked_value(value)
@@ -98,11 +100,6 @@ class Field:
         if not isinstance(value, self.kind):
             raise InvalidInputError(f"{self.name}={value!r} must be {_IN_WORDS[self.kind]}: {rule.description}.")
         return value
-
-    def _checked_items(self, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise InvalidInputError(f"{self.name}={value!r} must be a list: {self.rule.description}.")
-        return tuple(read(get_args(self.kind)[0], item, self.name) for item in value)
 
 
 def fields_of(record: type) -> Mapping[str, Field]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from accounting.composition.rung import Touched
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+from accounting.guarantee import Adjacency
 from accounting.registry import Registry
 
 MOST_REPETITIONS = 10**6
@@ -101,6 +102,11 @@ class KernelFacts:
             largest_shift=self.largest_shift,
             unit_ball=self.unit_ball,
         )
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """What is replaced: a user's features or, with joint classes, its whole record."""
+        return Adjacency.FEATURES if self.joint_classes is None else Adjacency.RECORD
 
     @property
     def largest_bias(self) -> float:

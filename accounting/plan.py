@@ -245,7 +245,8 @@ def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Con
 
 def _achieved(rung: Rung, protocol: BitsumProtocol, facts: KernelFacts, delta: float, *, used: bool) -> float | None:
     """ε that a rung proves for a protocol; None where it does not apply or proves nothing."""
-    if not rung.covers(type(protocol)) or not (used or rung.says_more(facts.touched)):
+    shifts_unknown = rung.uses_shifts and facts.touched.shift_budget >= facts.touched.total
+    if not rung.covers(type(protocol)) or (shifts_unknown and not used):
         return None
     try:
         epsilon = rung.achieved_epsilon(protocol, rung.touched(facts), delta)

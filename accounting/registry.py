@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections import ChainMap
+from collections.abc import Collection
 from typing import Any, Protocol, TypeVar
 
 from accounting.errors import InvalidInputError
@@ -33,18 +34,6 @@ class Registry(dict[str, T]):
             self[thing.name] = thing
 
 
-class Choices(Collection[str]):
-    """The names in a registry as it is now, and `auto`."""
-
-    def __init__(self, registry: Registry[Any]) -> None:
-        self.registry = registry
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self.registry
-        yield AUTO
-
-    def __len__(self) -> int:
-        return len(self.registry) + 1
-
-    def __contains__(self, name: object) -> bool:
-        return name == AUTO or name in self.registry
+def or_auto(registry: Registry[Any]) -> Collection[str]:
+    """The names in a registry as it is at any time, and `auto` after them."""
+    return ChainMap({AUTO: None}, registry)

@@ -27,15 +27,15 @@ from accounting.kernels import (
 from accounting.mechanisms import BITSUMS, BitsumProtocol, LabelResponse, Pure, bitsums_for
 from accounting.mechanisms.label_response import LARGEST_LABEL_EPSILON, MOST_CLASSES
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
-from accounting.registry import AUTO, Choices
+from accounting.registry import AUTO, or_auto
 
 MOST_USERS = 10**9
 LONGEST_SCHEDULE = 10_000
 """Most releases of one plan: more than one an hour for a year."""
 LARGEST_EPSILON = 100.0
 LARGEST_DELTA = 0.5
-ACCOUNTANTS = Choices(LADDER)
-BITSUM_CHOICES = Choices(BITSUMS)
+ACCOUNTANTS = or_auto(LADDER)
+BITSUM_CHOICES = or_auto(BITSUMS)
 LABELS = ("separate", "joint")
 """How labels are protected: by a randomized response of their own, or together with the features."""
 ALL_THERE: Mapping[str, Any] = {"min_users": None, "dropout": 0.0, "colluders": 0.0}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -18,6 +18,8 @@ from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BITSUMS, BitsumProtocol
+from accounting.numerics.calibration import TURNING_PRECISION as PRECISION
+from accounting.numerics.calibration import turning_point
 from accounting.plan import Plan
 from accounting.planning import plan
 from accounting.request import LARGEST_EPSILON, LONGEST_SCHEDULE, MOST_USERS, PlanRequest, read_request
@@ -33,7 +35,6 @@ MESSAGES = "messages"
 QUESTIONS = (*UNKNOWNS, MESSAGES)
 """What can be solved for; messages fall with the repetitions, and differ between bitsum protocols."""
 MEASURES = ("predicted", "bound")
-_PRECISION = 2e-3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,15 +197,14 @@ class _Search:
             return str(error)
         return self.goal.shortfall(request, choice[0]) or choice
 
-    def shortfall(self, value: float) -> str | None:
-        """What is missing with this value, without a proof; None if nothing is."""
-        attempted = self.attempt(value, certified=False)
-        return attempted if isinstance(attempted, str) else None
+    def meets(self, value: float) -> bool:
+        """Whether this value meets the goal, without a proof."""
+        return not isinstance(self.attempt(value, certified=False), str)
 
     def solved(self, value: float, which: str, choice: Choice) -> Plan:
         """The plan with this value, which is the smallest or the largest."""
         solved = plan(self.request(value), progress=self.progress, choice=choice)
-        why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {_PRECISION:.1%})"
+        why = f"solved for the {which} {self.unknown}: {getattr(solved.request, self.unknown):g} (to {PRECISION:.1%})"
         return dataclasses.replace(solved, reasons=(why, *solved.reasons))
 
 
@@ -215,22 +215,24 @@ def _smallest_unknown(search: _Search) -> Plan:
     largest = search.request(high)  # validates everything else
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
-    best = _smallest(search.shortfall, low, high, whole=unknown != "epsilon", name=unknown)
+    whole = unknown != "epsilon"
+    _, enough = turning_point(search.meets, low, high, whole=whole)
+    best = high if enough is None else enough
     while isinstance(choice := search.attempt(best, certified=True), str):
         if best >= high:
             raise InfeasibleError(f"no {unknown} up to {high:g} is enough: {choice}; relax the target.")
-        best = min(high, best * (1.0 + _PRECISION) if unknown == "epsilon" else math.ceil(best * (1.0 + _PRECISION)))
+        best = min(high, math.ceil(best * (1.0 + PRECISION)) if whole else best * (1.0 + PRECISION))
     return search.solved(best, "smallest", choice)
 
 
 def _most_releases(search: _Search) -> Plan:
     """The plan with the most releases."""
     search.request(1)  # validates everything else
-    best = _largest(search.shortfall, LONGEST_SCHEDULE)
+    best, _ = turning_point(lambda releases: not search.meets(releases), 1, LONGEST_SCHEDULE, whole=True)
     while isinstance(choice := search.attempt(best, certified=True), str):
         if best <= 1:
             raise InfeasibleError(f"not even one release is possible: {choice}; relax the target.")
-        best = math.floor(best / (1.0 + _PRECISION))
+        best = math.floor(best / (1.0 + PRECISION))
     return search.solved(best, "largest number of", choice)
 
 
@@ -251,46 +253,3 @@ def _fewest_messages(goal: Goal, known: Mapping[str, Any], progress: Progress | 
     best = min(plans, key=lambda solved: solved.messages_per_user)
     why = f"solved for the fewest messages per user: {best.messages_per_user:.6g} with {best.bitsum}"
     return dataclasses.replace(best, reasons=(why, *best.reasons))
-
-
-def _smallest(missing_at: Callable[[float], str | None], low: float, high: float, *, whole: bool, name: str) -> float:
-    """Bisection on a logarithmic scale, growing geometrically from the low end."""
-    if missing_at(low) is None:
-        return low
-    reach = low
-    while True:
-        previous, reach = reach, min(high, max(reach * 8.0, reach + 1.0))
-        missing = missing_at(reach)
-        if missing is None:
-            break
-        if reach >= high:
-            raise InfeasibleError(f"no {name} up to {high:g} is enough: {missing}; relax the target.")
-    low, high = previous, reach
-    while high - low > max(_PRECISION * low, 1.0 if whole else 0.0):
-        middle = math.sqrt(low * high)
-        if whole:
-            middle = float(min(max(round(middle), low + 1), high - 1))
-        if missing_at(middle) is None:
-            high = middle
-        else:
-            low = middle
-    return high
-
-
-def _largest(missing_at: Callable[[float], str | None], most: int) -> int:
-    """The largest whole number at which nothing is missing, by the same bisection; 1 if something always is."""
-    if missing_at(1) is not None:
-        return 1
-    low, high = 1, 8
-    while missing_at(min(high, most)) is None:
-        if high >= most:
-            return most
-        low, high = high, 8 * high
-    high = min(high, most)
-    while high - low > max(_PRECISION * low, 1.0):
-        middle = min(max(round(math.sqrt(low * high)), low + 1), high - 1)
-        if missing_at(middle) is None:
-            low = middle
-        else:
-            high = middle
-    return low

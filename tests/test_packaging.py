@@ -27,7 +27,7 @@ FOLDERS = {
     "privkde": "the protocol that runs a plan",
     "privkde/bitsum": "bits to messages, counts to sums",
     "privkde/cli": "the command `privkde`",
-    "privkde/display": "tables, figures, pages and progress of every command",
+    "privkde/display": "tables, figures and progress of every command",
     "privkde/draws": "randomness, and exact draws from it",
     "privkde/engines": "collections in this process or by Apache Beam",
     "privkde/kernels": "random features of each kernel",

@@ -11,7 +11,7 @@ from accounting.accuracy.density_error import predicted_error
 from accounting.composition import PrivacyLossComposition, Target
 from accounting.contract import Contract
 from accounting.errors import InfeasibleError
-from accounting.guarantee import Adjacency, Guarantee, View, plain_values
+from accounting.guarantee import Guarantee, View, plain_values
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, GaussianMechanism, RandomizedResponse
 
@@ -45,20 +45,15 @@ def central(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, s
     in_bits = mechanism.standard_deviation / (2.0 * facts.bound)
     parts = predicted_error(facts, share * n_users, in_bits)
     needless = parts.rounding**2 + facts.clipping_bias**2  # no bits, no clipping
-    return Baseline(
-        name="central",
-        bitsum_rmse=in_bits,
-        predicted_rmse=math.sqrt(parts.total**2 - needless),
-        contract=mechanism.contract(epsilon),
-    )
+    error, contract = math.sqrt(parts.total**2 - needless), mechanism.contract(epsilon)
+    return Baseline(name="central", bitsum_rmse=in_bits, predicted_rmse=error, contract=contract)
 
 
 def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, share: float = 1.0) -> Baseline:
     """Randomized response that does not count on anybody else: the shuffled law with one user."""
     target = Target(rung=PrivacyLossComposition(), touched=facts.touched, epsilon=epsilon, delta=delta)
     alone = _alone(target)
-    adjacency = Adjacency.FEATURES if facts.joint_classes is None else Adjacency.RECORD
-    claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=adjacency, view=View.LOCAL)
+    claim = Guarantee(epsilon=epsilon, delta=delta, adjacency=facts.adjacency, view=View.LOCAL)
     contract = Contract(
         component="local randomized response baseline",
         guarantees=(claim, claim.restated(view=View.COMMUNICATION), claim.restated(view=View.MODEL)),
@@ -68,12 +63,8 @@ def local(facts: KernelFacts, n_users: int, *, epsilon: float, delta: float, sha
         parameters=alone.parameters(),
     )
     rmse = alone.rmse(n_users)
-    return Baseline(
-        name="local",
-        bitsum_rmse=rmse,
-        predicted_rmse=predicted_error(facts, share * n_users, rmse).total,
-        contract=contract,
-    )
+    error = predicted_error(facts, share * n_users, rmse).total
+    return Baseline(name="local", bitsum_rmse=rmse, predicted_rmse=error, contract=contract)
 
 
 @lru_cache(maxsize=16)

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 CONVERSION: Array = conversion(ORDERS)
 CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
-SMALL_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
-"""Further shares, for releases that share a δ with many others."""
+DEEP_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
+"""Further shares, for many ε and for releases that share a δ with many others."""
 
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
@@ -194,19 +194,14 @@ class GeometricBound:
 
     @staticmethod
     def of(
-        protocol: BitsumProtocol,
-        touched: Touched,
-        delta: float,
-        *,
-        certified: bool,
-        shares: tuple[tuple[float, float], ...] = CUT_SHARES,
-        every_order: bool = False,
+        protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool, deep: bool = False
     ) -> GeometricBound:
-        """Everything that does not depend on ε."""
+        """Everything that does not depend on ε; `deep` for a whole profile, down to a δ far below this one."""
         kinds = searched_kinds(protocol, _grid(likely_pairs(protocol)[0]), certified=certified)
         loss = DominatingLoss.from_table(symmetric_table(kinds))
+        shares = CUT_SHARES + DEEP_CUT_SHARES if deep else CUT_SHARES
         cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in shares)
-        any_data = Rest.of(loss, touched, cuts, every_order=every_order)
+        any_data = Rest.of(loss, touched, cuts, every_order=deep)
         return GeometricBound(loss=loss, n_users=protocol.n_users, touched=touched, any_data=any_data)
 
     def delta(self, epsilon: float) -> float:
@@ -220,11 +215,11 @@ class GeometricBound:
             return 1.0
         rest, failure = coins(self.n_users, self.touched, self.any_data.cuts, every_order=self.any_data.every_order)
 
-        def peeled(below: float, above: float) -> Array:
+        def peeled(below: float, above: float) -> float:
             budget = max(0.0, self.touched.shift_budget - below**2)
-            return np.array([max(_peeled(atoms, rest, budget, epsilon) for atoms in corners(self.loss, above))])
+            return max(_peeled(atoms, rest, budget, epsilon) for atoms in corners(self.loss, above))
 
-        return failure + float(over_shifts(peeled, self.touched.largest_shift)[0])
+        return failure + over_shifts(peeled, self.touched.largest_shift)
 
 
 def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
@@ -235,17 +230,12 @@ def _peeled(atoms: Atoms, rest: Rest, budget: float, epsilon: float) -> float:
     return atoms.infinite + float(np.min(rest.delta(budget, left) @ upper[seen]))
 
 
-@lru_cache(maxsize=4)
-def _bound(protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool) -> GeometricBound:
+@lru_cache(maxsize=8)
+def _bound(
+    protocol: BitsumProtocol, touched: Touched, delta: float, *, certified: bool, deep: bool = False
+) -> GeometricBound:
     """`GeometricBound.of`, kept for the last protocols: after a noise level that holds, its ε and curve follow."""
-    return GeometricBound.of(protocol, touched, delta, certified=certified)
-
-
-@lru_cache(maxsize=4)
-def _deep_bound(protocol: BitsumProtocol, touched: Touched, delta: float) -> GeometricBound:
-    """The bound with more cuts, for releases that are composed with others."""
-    shares = CUT_SHARES + SMALL_CUT_SHARES
-    return GeometricBound.of(protocol, touched, delta, certified=True, shares=shares, every_order=True)
+    return GeometricBound.of(protocol, touched, delta, certified=certified, deep=deep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +309,12 @@ class Geometric(Rung):
         self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
     ) -> Callable[[float], float]:
         """The same bound for every ε, and also for far smaller δ."""
-        return _deep_bound(protocol, touched, delta).delta
+        return _bound(protocol, touched, delta, certified=True, deep=True).delta
 
     def cut_curves(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> list[tuple[float, Curve]]:
         """Theorem 1 before its conversion."""
-        return _deep_bound(protocol, touched, delta).any_data.cut_curves(touched.shift_budget)
+        bound = _bound(protocol, touched, delta, certified=True, deep=True)
+        return bound.any_data.cut_curves(touched.shift_budget)
 
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Only where it proves something at the promised δ."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
 from accounting.numerics.losses import DominatingLoss, Repeated, euclidean_norm
 from accounting.numerics.pmf import Array
@@ -31,41 +29,26 @@ def _block_tilts(losses: Sequence[DominatingLoss], times: int, tilt: float, top:
     return [near, far] if far > near else [near]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Raiser:
-    """One step φ ↦ max_kind E_{L∼kind} φ(ε − L), convolved by FFT under one tilt, with its rounding added."""
+def _raiser(losses: Sequence[DominatingLoss], top: int, tilt: float) -> Callable[[Array], Array]:
+    """One step φ ↦ max_kind E_{L∼kind} φ(ε − L), convolved by FFT under one tilt, with its rounding added.
 
-    growth: Array
-    shrink: Array
-    transforms: NDArray[np.complex128]
-    length: int
-    norm: float
+    From φ on [−n·h, (top + n)·h] to φ one instance later on [0, top·h].
+    """
+    n, h = losses[0].n_steps, losses[0].step
+    points = np.arange(-n, top + n + 1) * h
+    growth, shrink = np.exp(tilt * points), np.exp(-tilt * points[n : n + top + 1])
+    kernels = np.stack([loss.masses * growth[: 2 * n + 1] for loss in losses])
+    length = scipy.fft.next_fast_len(len(points) + 2 * n, real=True)
+    transforms, norm = scipy.fft.rfft(kernels, length, axis=1), float(np.max(np.sum(kernels, axis=1)))
+    rounding = 30.0 * math.log2(2 * length) * UNIT_ROUNDOFF * norm  # three transforms
 
-    @staticmethod
-    def build(losses: Sequence[DominatingLoss], top: int, tilt: float) -> _Raiser:
-        n, h = losses[0].n_steps, losses[0].step
-        points = np.arange(-n, top + n + 1) * h
-        growth = np.exp(tilt * points)
-        kernels = np.stack([loss.masses * growth[: 2 * n + 1] for loss in losses])
-        length = scipy.fft.next_fast_len(len(points) + 2 * n, real=True)
-        return _Raiser(
-            growth=growth,
-            shrink=np.exp(-tilt * points[n : n + top + 1]),
-            transforms=scipy.fft.rfft(kernels, length, axis=1),
-            length=length,
-            norm=float(np.max(np.sum(kernels, axis=1))),
-        )
+    def raised(extended: Array) -> Array:
+        tilted = extended * growth
+        sums = scipy.fft.irfft(scipy.fft.rfft(tilted, length) * transforms, length, axis=1)
+        largest = np.max(sums[:, 2 * n : len(tilted)], axis=0)  # the sums over the kernels' support
+        return np.asarray(np.minimum((np.maximum(largest, 0.0) + rounding * euclidean_norm(tilted)) * shrink, 1.0))
 
-    def raised(self, extended: Array) -> Array:
-        """φ one instance later, from φ on [−n·h, (top + n)·h]; `fft` returns the sums over the kernels' support."""
-        tilted = extended * self.growth
-        sums = scipy.fft.irfft(scipy.fft.rfft(tilted, self.length) * self.transforms, self.length, axis=1)
-        first = len(tilted) - len(self.shrink)
-        error = (
-            30.0 * math.log2(2 * self.length) * UNIT_ROUNDOFF * self.norm * euclidean_norm(tilted)
-        )  # three transforms
-        largest = np.max(sums[:, first : len(tilted)], axis=0)
-        return np.asarray(np.minimum((np.maximum(largest, 0.0) + error) * self.shrink, 1.0))
+    return raised
 
 
 def adaptive_supremum(
@@ -82,7 +65,7 @@ def adaptive_supremum(
     h, n = grid.step, grid.n_steps
     losses = [DominatingLoss.from_table(t) for kind in kinds for t in (kind, kind.reversed())]
     top = min(times * n, max(n, math.ceil(largest_epsilon / h)))
-    raisers = [_Raiser.build(losses, top, tilt) for tilt in _block_tilts(losses, times, tilt, top * h)]
+    raisers = [_raiser(losses, top, tilt) for tilt in _block_tilts(losses, times, tilt, top * h)]
     decay = np.exp(-np.arange(n, 0, -1) * h)
     finite, infinite = np.zeros(top + 1), 0.0  # φ ≤ finite + infinite
     most_infinite = max(loss.infinite for loss in losses)
@@ -90,7 +73,7 @@ def adaptive_supremum(
         mirrored = np.concatenate([finite[1 : n + 1], np.zeros(max(0, n - top))])[::-1]
         extended = np.concatenate([1.0 - decay + decay * mirrored, finite, np.zeros(n)])
         infinite += most_infinite + float(finite[-1])
-        finite = np.minimum.reduce([raiser.raised(extended) for raiser in raisers])
+        finite = np.minimum.reduce([raised(extended) for raised in raisers])
     profile = np.minimum(finite + infinite, 1.0)
     wide = LossGrid(step=h, n_steps=top)
     return ProfileTable(grid=wide, forward=profile, backward=profile)

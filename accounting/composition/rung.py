@@ -123,17 +123,9 @@ class Rung(abc.ABC):
         """Whether it can account for a law at all."""
         return law.spends_delta or self.keeps_zero_delta
 
-    def says_more(self, touched: Touched) -> bool:
-        """Whether it is worth listing where another rung is used: with shifts only if something is known of them."""
-        return not self.uses_shifts or touched.shift_budget < touched.total
-
     def group_for(self, touched: Touched) -> int | None:
         """The group in which `auto` tries it where these instances are touched."""
         return self.auto_group
-
-    def budget(self, touched: Touched) -> float:
-        """What the noise has to hide: the number of touched instances, or the sum of their squared shifts."""
-        return touched.shift_budget if self.uses_shifts else touched.total
 
     def design(self, law: type[L], target: Target, n_users: int, *, certified: bool = True) -> L:
         """The least noise of a law that meets a target of this rung, as the law searches for it."""

@@ -137,7 +137,7 @@ class Remainders:
             self.threshold(above, np.array([cut.per_unit(below) for cut in cuts]))
             for below, above in itertools.pairwise(points.tolist())
         ]
-        found = np.full((len(thresholds), 4, len(cuts), len(powers)), math.nan)
+        moments = np.full((len(thresholds), 4, len(cuts), len(powers)), math.nan)
         for number, t in enumerate(points.tolist()):
             users = range(max(0, number - 2), min(len(thresholds), number + 2))
             end = max(int(np.max(thresholds[i][0])) for i in users)
@@ -145,8 +145,8 @@ class Remainders:
             np.cumsum(self.lower[:end, None] * remainder(powers, t, self.gains[:end]), axis=0, out=sums[1:])
             for i in users:
                 kept, caps = thresholds[i]
-                found[i, number - i + 1] = sums[kept] + self.tails[kept, None] * remainder(powers, t, caps)
-        return found
+                moments[i, number - i + 1] = sums[kept] + self.tails[kept, None] * remainder(powers, t, caps)
+        return moments
 
     def rates(self, points: Array, cuts: Sequence[Cut], columns: slice = EVERY) -> Array:
         """Bound on ln(M(α))/t² for all t from the first to the last of three points or more: a row for each cut.
@@ -154,20 +154,16 @@ class Remainders:
         m is convex in t for powers up to 2 and from 3 on, and lies below its chord; between 2 and 3 it is concave and
         lies below the chord of a neighboring interval. Source: docs/proofs/geometric.md, Lemma 3.
         """
+        powers, parts = self.powers[columns], np.linspace(points[:-1], points[1:], PARTS + 1, axis=1)
+        own, concave = np.arange(len(parts)), (powers > 2.0) & (powers < 3.0)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._rates(points, self.moments(points, cuts, columns), self.powers[columns])
-
-    @staticmethod
-    def _rates(points: Array, moments: Array, powers: Array) -> Array:
-        parts = np.linspace(points[:-1], points[1:], PARTS + 1, axis=1)
-        own = np.arange(len(parts))
-        lines = _on_chords(moments, points, parts, own)
-        concave = (powers > 2.0) & (powers < 3.0)
-        if np.any(concave):
-            lines = np.where(concave, _on_chords(moments, points, parts, np.where(own > 0, own - 1, 1)), lines)
-        larger, below = np.maximum(lines[:, :-1], lines[:, 1:]), parts[:, :-1, None, None]
-        found = np.where(below > 0.0, np.log1p(below**2 * larger) / below**2, larger)  # it falls with t
-        return np.asarray(np.max(np.where(np.isnan(found), math.inf, found), axis=(0, 1)))
+            moments = self.moments(points, cuts, columns)
+            lines = _on_chords(moments, points, parts, own)
+            if np.any(concave):
+                lines = np.where(concave, _on_chords(moments, points, parts, np.where(own > 0, own - 1, 1)), lines)
+            larger, below = np.maximum(lines[:, :-1], lines[:, 1:]), parts[:, :-1, None, None]
+            bounds = np.where(below > 0.0, np.log1p(below**2 * larger) / below**2, larger)  # it falls with t
+        return np.asarray(np.max(np.where(np.isnan(bounds), math.inf, bounds), axis=(0, 1)))
 
 
 def _on_chords(moments: Array, points: Array, parts: Array, chords: NDArray[np.intp]) -> Array:
@@ -202,27 +198,20 @@ def shifts(largest_shift: float, intervals: int) -> Array:
     return np.append(0.0, largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, intervals))
 
 
-def over_shifts(bound: Callable[[float, float], Array], largest_shift: float) -> Array:
-    """The supremum of bound(below, above) over intervals that cover all shifts up to the largest."""
-    return supremum(bound, shifts(largest_shift, FIRST_INTERVALS), rounds=ROUNDS)
+def over_shifts(bound: Callable[[float, float], float], largest_shift: float) -> float:
+    """The largest bound(below, above) over intervals that cover all shifts up to the largest.
 
-
-def supremum(bound: Callable[[float, float], Array], points: Array, *, rounds: int) -> Array:
-    """The elementwise largest bound(below, above) over intervals that cover all of `points`.
-
-    In each round those intervals that attain a finite supremum somewhere are halved.
+    In each round the interval of the largest bound is halved.
     """
-    intervals = list(itertools.pairwise(points.tolist()))
+    intervals = list(itertools.pairwise(shifts(largest_shift, FIRST_INTERVALS).tolist()))
     values = [bound(*interval) for interval in intervals]
-    for _ in range(rounds):
-        table = np.array(values)
-        worst = np.where(np.all(np.isfinite(table), axis=0), np.argmax(table, axis=0), -1)
-        for i in sorted(set(worst.ravel().tolist()) - {-1}, reverse=True):
-            below, above = intervals[i]
-            middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
-            intervals[i : i + 1] = [(below, middle), (middle, above)]
-            values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
-    return np.asarray(np.max(np.array(values), axis=0))
+    for _ in range(ROUNDS):
+        i = int(np.argmax(values))
+        below, above = intervals[i]
+        middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
+        intervals[i : i + 1] = [(below, middle), (middle, above)]
+        values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
+    return max(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,13 +233,13 @@ class Rates:
 
     def table(self, blocks: Iterable[int]) -> Array:
         """The rates of all orders of these blocks; infinite for the others."""
-        found = np.full((len(self.sketch), len(ORDERS)), math.inf)
+        table = np.full((len(self.sketch), len(ORDERS)), math.inf)
         for block in blocks:
             columns = slice(block * BLOCK, (block + 1) * BLOCK)
             if block not in self.computed:
                 self.computed[block] = self.compute(columns)
-            found[:, columns] = self.computed[block]
-        return found
+            table[:, columns] = self.computed[block]
+        return table
 
 
 def rates(loss: DominatingLoss, largest_shift: float, cuts: Sequence[Cut]) -> Rates:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from accounting.composition.rung import L, Rung, Touched
 from accounting.errors import InfeasibleError
@@ -46,11 +45,6 @@ class Target:
         """
         return self.rung.design(law, self, n_users, certified=certified)
 
-    def gaussian(self) -> GaussianMechanism:
-        """The Gaussian mechanism for the same task: where the search starts."""
-        sensitivity = math.sqrt(self.rung.budget(self.touched))
-        return GaussianMechanism.calibrate(self.epsilon, min(max(self.delta, 1e-300), 0.5), sensitivity)
-
     def accepted_excess(self, law: type[BitsumProtocol]) -> float:
         """Extra noise, as a share of the least, that is accepted for fewer messages."""
         return law.default_excess if self.excess_error is None else self.excess_error
@@ -63,20 +57,19 @@ class Target:
         guess: float | None = None,
         tolerance: float = SEARCH_TOLERANCE,
     ) -> L:
-        """The least noise of a one-parameter family."""
+        """The least noise of a one-parameter family. The search starts at the Gaussian mechanism for the same task."""
 
-        def excess(protocol: BitsumProtocol, *, certified: bool) -> float:
-            return self.rung.excess(protocol, self.touched, self.epsilon, self.delta, certified=certified)
+        def excess(proved: bool) -> Callable[[L], float]:
+            return lambda law: self.rung.excess(law, self.touched, self.epsilon, self.delta, certified=proved)
 
-        likely: Callable[[L], float] = partial(excess, certified=False)
-        sure: Callable[[L], float] = partial(excess, certified=True)
-        gaussian = self.gaussian()
-        start = gaussian.standard_deviation if guess is None else guess
+        hidden = self.touched.shift_budget if self.rung.uses_shifts else self.touched.total
+        delta = min(max(self.delta, 1e-300), 0.5)
+        gaussian = GaussianMechanism.calibrate(self.epsilon, delta, math.sqrt(hidden))
         return least_noise(
             build,
-            likely,
-            sure if certified else None,
-            guess=start,
+            excess(False),
+            excess(True) if certified else None,
+            guess=gaussian.standard_deviation if guess is None else guess,
             slope=gaussian.slope(self.epsilon),
             margin=lambda protocol: protocol.certified_margin(),
             tolerance=tolerance,

@@ -160,16 +160,12 @@ def likely_pairs(protocol: BitsumProtocol) -> Sequence[Pair]:
 
 
 @lru_cache(maxsize=1)
-def all_kinds(protocol: BitsumProtocol, grid: LossGrid) -> Sequence[ProfileTable]:
-    """`protocol.kinds(grid)`, kept for the protocol at hand: after a noise level that holds, its ε is computed."""
-    return protocol.kinds(grid)
-
-
 def searched_kinds(protocol: BitsumProtocol, grid: LossGrid, *, certified: bool) -> Sequence[ProfileTable]:
-    """`protocol.kinds(grid)` or, not certified, the tables of its likely pairs only."""
-    if certified:
-        return all_kinds(protocol, grid)
-    return [ProfileTable.of_pair(pair, grid) for pair in likely_pairs(protocol)]
+    """`protocol.kinds(grid)` or, not certified, the tables of its likely pairs only.
+
+    Kept for the protocol at hand: after a noise level that holds, its ε is computed.
+    """
+    return protocol.kinds(grid) if certified else BitsumProtocol.kinds(protocol, grid)
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ Names and proof: docs/proofs/pure.md.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -74,7 +75,9 @@ class OneDimensionalTest:
         """Smallest ln(right/left) over all u, less the margin, and that u; negative: failed or undecided."""
         if len(self.log_rise) == 0:
             return -math.inf, self.start
-        ahead = self._log_level_at(base, base + len(self.log_rise))
+        stop, end = base + len(self.log_rise), len(self.log_level)
+        beyond = np.arange(max(base, end), max(stop, end)) - (end - 1)
+        ahead = np.concatenate([self.log_level[base:stop], self.log_level[-1] + self.log_decay * beyond])
         slack = ahead - self._left() - log_odds(self.epsilon, silence)
         tightest = int(np.argmin(slack))
         return float(slack[tightest]) - self.margin, self.start + tightest
@@ -99,11 +102,6 @@ class OneDimensionalTest:
         if self.start > 0 and len(left):
             left[0] = self.log_level[0]
         return left
-
-    def _log_level_at(self, first: int, stop: int) -> Array:
-        end = len(self.log_level)
-        beyond = np.arange(max(first, end), max(stop, end)) - (end - 1)
-        return np.concatenate([self.log_level[first:stop], self.log_level[-1] + self.log_decay * beyond])
 
 
 def _filtered(draft: Draft, start: int, stop: int) -> tuple[int, Array, Array]:
@@ -217,12 +215,8 @@ class Draft:
         tilted = math.log(self.continuing) - self.epsilon + self.noise_epsilon
         deviation = math.sqrt(self.shape * math.exp(tilted)) / -math.expm1(tilted)
         low = max(0, high - math.ceil(70.0 * deviation))
-        if self.log_ratio(low, self.base) < demand:
-            return low
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.log_ratio(middle, self.base) >= demand else (low, middle)
-        return low
+        failing = bisect_left(range(low, high), True, key=lambda u: self.log_ratio(u, self.base) < demand)
+        return low + max(0, failing - 1)
 
     def least_base(self) -> float:
         """About the s that an endless flood would need: (ε−ε')s + ln s + 1 = ln((1−q)/((e^ε−1)q))."""

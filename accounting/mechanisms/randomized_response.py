@@ -106,15 +106,12 @@ class RandomizedResponse(BitsumProtocol):
         """(A_1, A_0) with `ones` of the others at 1, after handing the adversary `dropped` others' reports."""
         store = _pair_store(self.n_users, self.flip_probability)
         if (ones, dropped) not in store:
-            store[ones, dropped] = self._fresh_pair(ones, dropped)
+            p = self.flip_probability
+            others = sum_of_binomials(ones, self.n_users - 1 - dropped - ones, p)
+            same, up = np.append(others.values, 0.0), np.append(0.0, others.values)
+            upper, lower = p * same + (1.0 - p) * up, (1.0 - p) * same + p * up
+            store[ones, dropped] = Pair(upper=upper, lower=lower, missing=others.missing)
         return store[ones, dropped]
-
-    def _fresh_pair(self, ones: int, dropped: int) -> Pair:
-        p = self.flip_probability
-        others = sum_of_binomials(ones, self.n_users - 1 - dropped - ones, p)
-        same = np.concatenate([others.values, [0.0]])
-        up = np.concatenate([[0.0], others.values])
-        return Pair(upper=p * same + (1.0 - p) * up, lower=(1.0 - p) * same + p * up, missing=others.missing)
 
     def pairs(self) -> Sequence[Pair]:
         """All others at 0; by mirror symmetry (count → n − count) its reversal is all others at 1."""

@@ -308,8 +308,5 @@ def _continuation(variance_per_shape: float) -> float:
 
 def _coefficients(distance: int, k: int) -> Array:
     """C(d−1−i, k−1−i) C(k−1+i, i) for i = 0, …, k−1; the first binomial is generalized (d−1−i may be negative)."""
-    return np.array([_binomial(distance - 1 - i, k - 1 - i) * math.comb(k - 1 + i, i) for i in range(k)])
-
-
-def _binomial(top: int, bottom: int) -> float:
-    return math.prod(top - j for j in range(bottom)) / math.factorial(bottom)
+    falling = [math.prod(distance - 1 - i - j for j in range(k - 1 - i)) / math.factorial(k - 1 - i) for i in range(k)]
+    return np.array([first * math.comb(k - 1 + i, i) for i, first in enumerate(falling)])

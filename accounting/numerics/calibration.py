@@ -14,6 +14,8 @@ SEARCH_TOLERANCE = 2e-4
 """The search stops when a noise level that holds and one that fails are this close, relatively."""
 CERTIFIED_TOLERANCE = 9e-4
 """The same for the certified refinement: inside the promised 0.1 %."""
+TURNING_PRECISION = 2e-3
+"""How closely a turning point is found, relatively."""
 FIRST_SLOPE = 10.0
 """−d excess/d ln noise where nothing better is known."""
 
@@ -25,10 +27,6 @@ Point = tuple[float, float]
 """ln noise and the excess there."""
 
 
-def _no_margin(_: object) -> float:
-    return 0.0
-
-
 def least_noise(
     build: Callable[[float], P],
     likely_excess: Callable[[P], float],
@@ -36,7 +34,7 @@ def least_noise(
     *,
     guess: float,
     slope: float = FIRST_SLOPE,
-    margin: Callable[[P], float] = _no_margin,
+    margin: Callable[[P], float] = lambda _: 0.0,
     tolerance: float = SEARCH_TOLERANCE,
 ) -> P:
     """The protocol of least noise that holds: certified_excess(build(noise)) ≤ 0, and 0.1 % less noise fails.
@@ -47,11 +45,7 @@ def least_noise(
     more noise, relatively, the certified excess needs than the cheap one (`margin`). Without a certified excess what
     the search found is returned.
     """
-
-    def searched(noise: float) -> float:
-        return _guarded(build, likely_excess, noise)
-
-    low, high, slope = _bracketed_root(searched, guess, slope, tolerance)
+    low, high, slope = _bracketed_root(partial(_guarded, build, likely_excess), guess, slope, tolerance)
     if certified_excess is None:
         return build(high)
     certified = partial(_guarded, build, certified_excess)
@@ -169,3 +163,38 @@ def narrowed(
             weight_low *= 0.5 if kept < 0 else 1.0
             kept = -1
     return math.exp(below[0]), math.exp(above[0]), slope
+
+
+def turning_point(
+    turned: Callable[[float], bool],
+    low: float,
+    high: float,
+    *,
+    whole: bool,
+    growth: float = 8.0,
+    precision: float = TURNING_PRECISION,
+) -> tuple[float, float | None]:
+    """Where `turned` becomes true: the last value at which it was not yet, and the first at which it was, or None.
+
+    Grows geometrically from the low end, then bisects on a logarithmic scale, to a relative `precision` or to the next
+    `whole` number. Both values are `low` if it is true from the beginning.
+    """
+    if turned(low):
+        return low, low
+    reach = low
+    while True:
+        if reach >= high:
+            return high, None
+        low, reach = reach, min(high, max(growth * reach, reach + 1.0))
+        if turned(reach):
+            break
+    high = reach
+    while high - low > max(precision * low, 1.0 if whole else 0.0):
+        middle = math.sqrt(low * high)
+        if whole:
+            middle = float(min(max(round(middle), low + 1), high - 1))
+        if turned(middle):
+            high = middle
+        else:
+            low = middle
+    return low, high

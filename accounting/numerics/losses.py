@@ -229,17 +229,15 @@ class ComposedLoss:
         """
         length = len(self.tilted) + len(other.tilted)
         own, their = self.rounding, other.rounding
-        transforms = 30.0 * math.log2(4.0 * length) * UNIT_ROUNDOFF
+        norms = euclidean_norm(self.tilted) * euclidean_norm(other.tilted)
+        transforms = 30.0 * math.log2(4.0 * length) * UNIT_ROUNDOFF * norms
         return ComposedLoss(
             step=self.step,
             start=self.start + other.start,
             tilted=np.maximum(scipy.signal.fftconvolve(self.tilted, other.tilted), 0.0),
             tilt=self.tilt,
             log_scale=self.log_scale + other.log_scale,
-            rounding=own
-            + their
-            + own * their * length
-            + transforms * euclidean_norm(self.tilted) * euclidean_norm(other.tilted),
+            rounding=own + their + own * their * length + transforms,
             truncated=self.truncated + other.truncated,
             infinite=self.infinite + other.infinite - self.infinite * other.infinite,
         )

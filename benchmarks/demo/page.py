@@ -13,7 +13,7 @@ import privkde
 from accounting import Adjacency, View
 from accounting.mechanisms import LabelResponse
 from benchmarks.demo.summary import METHODS, SOURCE, Outcome
-from privkde.display.pages import inline_figure, render_page
+from verification.reporting.pages import inline_figure, render_page
 
 PLANNER = "http://127.0.0.1:8000/"
 """Where `privkde serve` listens by default."""

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from markdown import markdown
-from privkde.display.pages import inline_figure
+from verification.reporting.pages import inline_figure
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _figures = count(1)

@@ -37,10 +37,9 @@ class PureBitsum(PlannedBitsum[Pure]):
     def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
         """Z1 + F ones, Z2 + F zeros, with Z1, Z2 ~ NB(1/n, e^{−ε'}) and F ~ NB(r/n, p_f)."""
         law = self.law
-        single = NegativeBinomial(shape=share(1.0, n_users, law.n_users), decay=law.noise_epsilon)
-        flood = NegativeBinomial(
-            shape=share(law.flood_shape, n_users, law.n_users), continue_probability=law.flood_continue_probability
-        )
+        noise, flooding = (share(total, n_users, law.n_users) for total in (1.0, law.flood_shape))
+        single = NegativeBinomial(shape=noise, decay=law.noise_epsilon)
+        flood = NegativeBinomial(shape=flooding, continue_probability=law.flood_continue_probability)
         return paired(single, flood, shape, stream)
 
     def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:

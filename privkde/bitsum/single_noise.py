@@ -54,6 +54,5 @@ class NegativeBinomialNoiseBitsum(SingleNoiseBitsum[NegativeBinomialNoise]):
 
     def noise_law(self, n_users: int) -> DiscreteLaw:
         """Negative binomial."""
-        return NegativeBinomial(
-            shape=share(self.law.shape, n_users, self.law.n_users), continue_probability=self.law.continue_probability
-        )
+        shape = share(self.law.shape, n_users, self.law.n_users)
+        return NegativeBinomial(shape=shape, continue_probability=self.law.continue_probability)

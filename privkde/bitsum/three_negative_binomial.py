@@ -26,12 +26,9 @@ class ThreeNegativeBinomialBitsum(PlannedBitsum[ThreeNegativeBinomial]):
     def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
         """ψ1 + ψ3 ones, ψ2 + ψ3 zeros."""
         law = self.law
-        single = NegativeBinomial(
-            shape=share(law.noise_shape, n_users, law.n_users), continue_probability=law.continue_probability
-        )
-        flood = NegativeBinomial(
-            shape=share(law.flood_shape, n_users, law.n_users), continue_probability=law.flood_continue_probability
-        )
+        noise, flooding = (share(total, n_users, law.n_users) for total in (law.noise_shape, law.flood_shape))
+        single = NegativeBinomial(shape=noise, continue_probability=law.continue_probability)
+        flood = NegativeBinomial(shape=flooding, continue_probability=law.flood_continue_probability)
         return paired(single, flood, shape, stream)
 
     def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:

@@ -14,11 +14,8 @@ from privkde.cli.fit_command import add_collection_options, fit_from_file
 from privkde.cli.parsing import read_json, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
-from privkde.engines import ENGINES, Engine, engine
-from privkde.engines.through_files import ThroughFiles
+from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.model import DensityModel
-from privkde.protocol.parties import Analyzer
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.files import require_replaceable, require_writable, whole_folder
 from privkde.storage.packets import SUFFIXES
@@ -122,7 +119,8 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
         analyzer.save(parsed.counts)
         Console().print(counts_table(analyzer, parsed.counts))
     if collection is not None:
-        model = _published(collection, analyzer, private=parsed.draws == "secret")
+        collection.count(0, analyzer)
+        model = collection.publish(private=parsed.draws == "secret")
         model.save(parsed.output)
         Console().print(model_table(model, {}, parsed.output))
 
@@ -147,8 +145,3 @@ def _collection(announcement: Announcement) -> Collection:
     collection.enroll(request.users)
     collection.fix_plan(announcement.plan)
     return collection
-
-
-def _published(collection: Collection, analyzer: Analyzer, *, private: bool) -> DensityModel:
-    collection.count(0, analyzer)
-    return collection.publish(private=private)

@@ -32,7 +32,7 @@ from privkde.storage.datasets import holds, read_array, read_vectors, write_arra
 from privkde.storage.files import require_writable, whole_file
 
 if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
-    from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+    from privkde.learning.estimators import PrivateKDEClassifier
 
 PREDICTION_FORMATS = (".csv", ".npz")
 
@@ -107,9 +107,12 @@ def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -
     _refuse_options(plan, parsed)
     vectors = read_vectors(parsed.data, parsed.vectors)
     _refuse_mismatch(plan, vectors, parsed)
+    from privkde.learning.estimators import PrivateKDE
+
     with _shown_warnings():
+        estimator: PrivateKDE | PrivateKDEClassifier
         if plan.request.classes is None:
-            estimator = _fitted_density(plan, vectors, parsed, engine)
+            estimator = PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan)
         else:
             labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
             estimator = _fitted_classifier(plan, vectors, labels, parsed, engine)
@@ -155,12 +158,6 @@ def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> N
 def _options(parsed: argparse.Namespace) -> dict[str, Any]:
     names = ("bandwidth", "projection", "outside", "path", "public_seed", "insecure_seed")
     return {name: getattr(parsed, name) for name in names} | {"verbose": sys.stderr.isatty()}
-
-
-def _fitted_density(plan: Plan, vectors: Rows, parsed: argparse.Namespace, engine: Collector | None) -> PrivateKDE:
-    from privkde.learning.estimators import PrivateKDE
-
-    return PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan)
 
 
 def _fitted_classifier(

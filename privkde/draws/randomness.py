@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -70,26 +71,18 @@ class ByteStream:
         """A seed to publish: fresh beside a secret stream, otherwise a function of this stream's key."""
         return new_public_seed() if self.secret else self.child("public").take(SEED_BYTES).tobytes().hex()
 
-    def recipe(self) -> StreamRecipe:
-        """How another process makes its stream; the key of a secret stream never leaves this process."""
-        return StreamRecipe(None if self.secret else self._key)
+    def recipe(self) -> Callable[[], ByteStream]:
+        """How another process makes its stream: the seeded one from its beginning, else a new secret one each time.
+
+        It may be pickled; the key of a secret stream never leaves this process.
+        """
+        return private_randomness if self.secret else partial(ByteStream, self._key)
 
     def __reduce__(self) -> NoReturn:
         """Refused: two copies would draw the same noise."""
         raise TypeError(
             "two copies of a stream would draw the same noise, so it is not copied or pickled; send recipe()."
         )
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRecipe:
-    """How another process makes a stream: from the key of a seeded stream, or with its own secret key."""
-
-    key: bytes | None
-
-    def stream(self) -> ByteStream:
-        """The seeded stream from its beginning, to take children from; otherwise a new secret stream each time."""
-        return private_randomness() if self.key is None else ByteStream(self.key)
 
 
 def private_randomness(insecure_seed: int | None = None) -> ByteStream:

@@ -3,34 +3,28 @@
 from __future__ import annotations
 
 import abc
+import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
 
 from accounting.errors import InvalidInputError, require_choice
 from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Analyzer
+from privkde.storage.files import write_text
 from privkde.storage.packets import SUFFIXES, require_unanswered
 from privkde.storage.user_blocks import Progress
 
 ENGINES = ("local", "beam")
 PATHS = ("aggregated", "faithful")
-
-
-class Collector(Protocol):
-    """Runs a whole collection: users, shuffler and analyzer."""
-
-    def play(
-        self, users: Users, *, stream: ByteStream, path: str = "aggregated", progress: Progress | None = None
-    ) -> Analyzer:
-        """The analyzer's counts after these users took part."""
+ANNOUNCEMENT = "announcement.json"
 
 
 class Engine(abc.ABC):
-    """A collector that can also run clients and shuffler apart.
+    """Runs a whole collection, users, shuffler and analyzer; it can also run clients and shuffler apart.
 
     Equal seeds and equal packets give equal counts on every engine.
     """
@@ -83,6 +77,39 @@ class Engine(abc.ABC):
         self, users: Users, folder: Path, stream: ByteStream, suffix: str, progress: Progress | None
     ) -> None:
         """See `randomize`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughFiles:
+    """A collector whose users' packets are written to `folder/<number of the group>` before they are counted.
+
+    A deployment works like this: a user's packet is drawn once and kept until it is counted, so that after a failure
+    nobody answers twice. The announcement is written beside the packets. Groups (classes) are numbered in the order of
+    collection.
+    """
+
+    engine: Engine
+    folder: Path
+    suffix: str = ".packets"
+
+    def __post_init__(self) -> None:
+        require_choice("suffix", self.suffix, SUFFIXES)
+
+    def play(
+        self, users: Users, *, stream: ByteStream, path: str = "faithful", progress: Progress | None = None
+    ) -> Analyzer:
+        """Write all packets, then count them; only the faithful path has packets."""
+        if path != "faithful":
+            raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
+        folder, announcement = self.folder / str(len(list(self.folder.iterdir()))), users.announcement
+        folder.mkdir()
+        write_text(folder / ANNOUNCEMENT, json.dumps(announcement.to_json(), indent=2, ensure_ascii=False) + "\n")
+        self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
+        return self.engine.count(announcement, sorted(str(file) for file in folder.glob(f"part-*{self.suffix}")))
+
+
+Collector = Engine | ThroughFiles
+"""Runs a whole collection by `play`."""
 
 
 def engine(name: str, *, runner: str | None = None, workers: int = 1, options: Sequence[str] = ()) -> Engine:

@@ -26,7 +26,7 @@ from accounting.errors import InvalidInputError, PrivkdeError, require_integer
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.engines import Engine
-from privkde.engines.transforms import Block, CountPackets, Played, PlayUsers, ReadPackets, opened
+from privkde.engines.transforms import CountPackets, Played, opened, packets_of, play_users
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
@@ -92,7 +92,8 @@ class BeamEngine(Engine):
         names = matched(files, _matching)
 
         def build(pipeline: Any) -> Any:
-            return pipeline | beam.Create(names) | ReadPackets() | CountPackets(announcement)
+            spread = pipeline | beam.Create(names) | "Spread files" >> beam.Reshuffle()  # each is read by one worker
+            return spread | beam.FlatMap(packets_of) | CountPackets(announcement)
 
         with tempfile.TemporaryDirectory() as scratch:
             counts = self._run(build, scratch)
@@ -103,13 +104,13 @@ class BeamEngine(Engine):
     def _played(self, users: Users, stream: ByteStream, progress: Progress | None, **options: Any) -> PartialCounts:
         """The counts of these users; none if they write packets."""
         announcement = users.announcement
-        blocks = [Block(start, part) for part, start in block_parts(users.index, announcement.n_instances)]
+        blocks = block_parts(users.index, announcement.n_instances)
         with tempfile.TemporaryDirectory() as scratch:
             stored, classes = _stored(users, Path(scratch))
             played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)
 
             def build(pipeline: Any) -> Any:
-                return pipeline | beam.Create(blocks) | PlayUsers(played)
+                return play_users(pipeline | beam.Create(blocks), played)
 
             counts = self._run(build, scratch)
         refuse_complaint(counts)

@@ -84,13 +84,9 @@ class LocalEngine(Engine):
         """Count the packets of these files, one file after the other."""
         counter = PacketCounter(announcement)
         counts = counter.nothing
-        for name in matched(files, _on_this_machine):
+        for name in matched(files, lambda pattern: [pattern] if Path(pattern).is_file() else glob(pattern)):
             part = counter.of_all(read_packets(name))
             counts += part
             if progress is not None:
                 progress(part.n_users)
         return released(announcement, counts)
-
-
-def _on_this_machine(pattern: str) -> list[str]:
-    return [pattern] if Path(pattern).is_file() else glob(pattern)

@@ -2,12 +2,12 @@
 
 Two things run here, and they are trusted differently.
 
-- *Counting packets* (`ReadPackets`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
+- *Counting packets* (`packets_of`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
   of single users and are trusted like a shuffler, and so are the places where the runner keeps what travels between
   them. Packets are counted on the worker that reads them; partial counts travel and are added up. The result is the
   counts of all users, or nothing for too few. Packets in files were drawn once, by their clients, so a part that a
   runner repeats gives the same counts again.
-- *Playing users* (`PlayUsers`) is a simulation by somebody who holds all vectors. Without a seed every block of users
+- *Playing users* (`play_users`) is a simulation by somebody who holds all vectors. Without a seed every block of users
   draws under a fresh secret key, which no other process ever holds. A runner that repeats a block then draws *other*
   noise about the same users. Beam keeps one outcome of a repeated block, but whoever sees the disks of a failed attempt
   sees a second answer, which the contract does not cover. The noise of the aggregated path is added before anything
@@ -16,7 +16,7 @@ Two things run here, and they are trusted differently.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,7 +28,7 @@ from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
 from accounting.errors import PrivkdeError
-from privkde.draws.randomness import StreamRecipe
+from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, withheld
@@ -36,13 +36,8 @@ from privkde.storage.datasets import read_array
 from privkde.storage.packets import part_name, read_packets, write_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
 
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Which users a worker plays: rows by number, and where they start in the whole."""
-
-    start: int
-    part: Index
+Block = tuple[Index, int]
+"""Which users a worker plays: rows by number, and where they start in the whole."""
 
 
 # Counting: the shuffler's work ----------------------------------------------------------------------------------------
@@ -53,20 +48,12 @@ def opened(name: str) -> Any:
     return FileSystems.open(name, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-class ReadPackets(beam.PTransform):  # type: ignore[misc]
-    """The packets of files, from their names; a file that cannot be read becomes a `Complaint`."""
-
-    def expand(self, names: Any) -> Any:
-        """Each file is read by one worker."""
-        return names | "Spread files" >> beam.Reshuffle() | beam.ParDo(_ReadFile())
-
-
-class _ReadFile(beam.DoFn):  # type: ignore[misc]
-    def process(self, name: str) -> Iterator[bytes | Complaint]:
-        try:
-            yield from read_packets(name, opened)
-        except (PrivkdeError, OSError) as error:
-            yield Complaint(0, str(error))
+def packets_of(name: str) -> Iterator[bytes | Complaint]:
+    """The packets of a file; one that cannot be read becomes a `Complaint`."""
+    try:
+        yield from read_packets(name, opened)
+    except (PrivkdeError, OSError) as error:
+        yield Complaint(0, str(error))
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]
@@ -105,29 +92,25 @@ class Played:
     """What a worker needs to play users; it holds no secret. The users' classes, if they have any, are in a file."""
 
     users: Users
-    recipe: StreamRecipe
+    recipe: Callable[[], ByteStream]
     classes: Path | None = None
     path: str = "aggregated"
     folder: Path | None = None
     suffix: str = ".packets"
 
 
-class PlayUsers(beam.PTransform):  # type: ignore[misc]
-    """From blocks of users to their `PartialCounts`; with a folder, their packets are written there instead."""
+def play_users(blocks: Any, played: Played) -> Any:
+    """From blocks of users to their `PartialCounts`; with a folder, their packets are written there instead.
 
-    def __init__(self, played: Played) -> None:
-        super().__init__()
-        self._played = played
-
-    def expand(self, blocks: Any) -> Any:
-        """Each block is played by one worker; row numbers and counts travel."""
-        return (
-            blocks
-            | "Spread users" >> beam.Reshuffle()
-            | beam.ParDo(_PlayBlock(self._played))
-            | beam.CombineGlobally(partial(_added, self._played.users.announcement))
-            | beam.Map(partial(_finished, self._played))
-        )
+    Each block is played by one worker; row numbers and counts travel.
+    """
+    return (
+        blocks
+        | "Spread users" >> beam.Reshuffle()
+        | beam.ParDo(_PlayBlock(played))
+        | beam.CombineGlobally(partial(_added, played.users.announcement))
+        | beam.Map(partial(_finished, played))
+    )
 
 
 def _finished(played: Played, counts: PartialCounts) -> PartialCounts:
@@ -135,7 +118,7 @@ def _finished(played: Played, counts: PartialCounts) -> PartialCounts:
     announcement = played.users.announcement
     if played.path == "faithful" or counts.complaint is not None:
         return withheld(announcement, counts)
-    return counts + PartialCounts(tally=noise_of_all(announcement, counts.n_users, played.recipe.stream()))
+    return counts + PartialCounts(tally=noise_of_all(announcement, counts.n_users, played.recipe()))
 
 
 class _PlayBlock(beam.DoFn):  # type: ignore[misc]
@@ -151,19 +134,18 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
     def process(self, block: Block) -> Iterator[PartialCounts]:
         try:
             with one_blas_thread():
-                yield self._counts(block)
+                yield self._counts(*block)
         except (PrivkdeError, OSError) as error:
-            yield self._counter.complaining(block.start, error)
+            yield self._counter.complaining(block[1], error)
 
-    def _counts(self, block: Block) -> PartialCounts:
-        played, stream = self._played, self._played.recipe.stream()
+    def _counts(self, part: Index, start: int) -> PartialCounts:
+        played, stream = self._played, self._played.recipe()
         if played.folder is not None:
-            target = played.folder / part_name(block.start, played.suffix)
+            target = played.folder / part_name(start, played.suffix)
             if not target.exists():  # otherwise the block is repeated, and its users have already answered
                 with suppress(FileExistsError):  # another worker was faster
-                    write_packets(target, self._clients.packets(block.part, block.start, stream), once=True)
+                    write_packets(target, self._clients.packets(part, start, stream), once=True)
             return self._counter.nothing
         if played.path == "faithful":
-            return self._counter.of_all(self._clients.packets(block.part, block.start, stream))
-        inputs = self._clients.inputs(block.part, block.start, stream)
-        return PartialCounts(tally=inputs, n_users=len(block.part))
+            return self._counter.of_all(self._clients.packets(part, start, stream))
+        return PartialCounts(tally=self._clients.inputs(part, start, stream), n_users=len(part))

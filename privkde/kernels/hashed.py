@@ -142,8 +142,7 @@ class ExponentialFamily(CutFamily):
 
     def heights(self, rows: Float32, part: slice) -> Float32:
         """u·x for each row x and each cut."""
-        heights: Float32 = rows @ self.directions[part].T
-        return heights
+        return np.asarray(rows @ self.directions[part].T)
 
     def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
         """exp(−‖x−y‖₂/h)."""

@@ -20,8 +20,7 @@ class InnerProductFamily(LsqFamily):
 
     def kernel(self, x: Float32 | Float64, y: Float32 | Float64) -> Float64:
         """x·y."""
-        product: Float64 = self.wide_rows(x) @ self.wide_rows(y).T
-        return product
+        return np.asarray(self.wide_rows(x) @ self.wide_rows(y).T)
 
     def _held(self, features: Float32) -> Float32:
         """Features clipped to [−1, 1], and each row to the norm Δ that is declared, in place.
@@ -54,8 +53,7 @@ class IdentityFamily(InnerProductFamily):
 
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """The record itself, or rotated, clipped and divided by R."""
-        scaled: Float32 = self.query_features(x) / self._bound
-        return self._held(scaled)
+        return self._held(self.query_features(x) / self._bound)
 
     def query_features(self, y: Float32 | Float64) -> Float32:
         """The query itself, or rotated."""
@@ -85,5 +83,4 @@ class SignFamily(InnerProductFamily):
 
     def scaled_features(self, x: Float32 | Float64) -> Float32:
         """σ·x/√d."""
-        products: Float32 = self.rows(x) @ self.weights
-        return self._held(products)
+        return self._held(self.rows(x) @ self.weights)

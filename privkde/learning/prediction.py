@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import Plan
 from accounting.accuracy.density_error import PredictedError
@@ -17,9 +16,8 @@ from privkde.draws.randomness import new_public_seed
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.learning.baselines import admitted, exact_densities
 from privkde.protocol.inputs import Rows
+from privkde.protocol.model import Floats
 from privkde.storage.user_blocks import Index, in_blocks
-
-Floats = NDArray[np.float64]
 
 
 def expected_error(

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
-from accounting.composed_contracts import (
-    READ_OFF_CLASSES,
-    classifier_contract,
-    classifier_label,
-    read_off_contract,
-    seeded_contract,
-)
+from accounting.composed_contracts import READ_OFF_CLASSES, classifier_contract, classifier_label, seeded_contract
 from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
@@ -106,15 +100,14 @@ class DensityModel:
                 " no label, one label for each group, or one group and the labels of a joint plan."
             )
         self._require_sums()
-        first = self.announcements[0]
-        if any(
-            (a.kernel_choice(), a.public_seed) != (first.kernel_choice(), first.public_seed) for a in self.announcements
-        ):
+        if len({(a.kernel_choice(), a.public_seed) for a in self.announcements}) > 1:
             raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
         kinds = {type(label) for label in self.labels}
         if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*self.labels}) < len(self.labels):
             raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
-        if not isinstance(self.private, bool) or self.contract != self._promised():
+        declared = self.classes_declared
+        honest = promised(self.plans, self.label_response(), private=bool(self.private), declared=declared)
+        if not isinstance(self.private, bool) or self.contract != honest:
             raise InvalidInputError("the contract is not the one that follows from the plans; publish the model again.")
 
     def _layout(self) -> JointLayout | None:
@@ -132,10 +125,6 @@ class DensityModel:
             raise InvalidInputError(f"{len(self.n_users)} numbers of users were given for {shape[0]} groups.")
         for announcement, users in zip(self.announcements, self.n_users, strict=True):
             require_integer("n_users", users, low=announcement.least_packets, high=MOST_USERS)
-
-    def _promised(self) -> Contract:
-        """What follows from the plans, the labels and their response, and whether the draws are secret."""
-        return promised(self.plans, self.label_response(), private=self.private, declared=self.classes_declared)
 
     def _unseeded_contract(self) -> Contract:
         return self.contract if self.private or not self.contract.parts else self.contract.parts[0]
@@ -260,5 +249,5 @@ def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: boo
     parts = [plan.contract for plan in plans]
     releases = max(plan.request.releases for plan in plans)
     whole = parts[0] if label is None else classifier_contract(parts, label, releases)
-    whole = whole if declared else read_off_contract(whole)
+    whole = whole if declared else replace(whole, assumed=(*whole.assumed, READ_OFF_CLASSES))
     return whole if private else seeded_contract(whole)

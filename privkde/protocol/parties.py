@@ -19,6 +19,9 @@ from privkde.storage.container import DamagedFileError, read_container, write_co
 from privkde.storage.user_blocks import Index
 
 COUNTS_SCHEMA = "privkde.counts/1"
+Vectors = NDArray[np.floating]
+Classes = NDArray[np.integer] | None
+"""Class numbers, with joint labels."""
 
 
 class TooFewUsersError(InvalidInputError):
@@ -54,14 +57,7 @@ class Randomizer:
         self._dim = announcement.plan.request.dim
         self._outside = outside
 
-    def inputs(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream,
-        numbers: Index | None = None,
-    ) -> Tally:
+    def inputs(self, x: Vectors, classes: Classes = None, *, stream: ByteStream, numbers: Index | None = None) -> Tally:
         """The messages that carry these users' bits: features, rounding, randomizer; arrays (users, instances).
 
         `classes` are the users' class numbers: needed with joint labels, refused without them.
@@ -76,12 +72,7 @@ class Randomizer:
         return self._bitsum.inputs(self._bitsum.respond(scaled, stream), stream)
 
     def tally(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream | None = None,
-        numbers: Index | None = None,
+        self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> Tally:
         """How many ones and zeros each of these users sends in each instance, all noise included."""
         source = stream or self._stream
@@ -89,19 +80,14 @@ class Randomizer:
         return inputs + self._bitsum.noise(1, inputs.ones.shape, source)
 
     def packets(
-        self,
-        x: NDArray[np.floating],
-        classes: NDArray[np.integer] | None = None,
-        *,
-        stream: ByteStream | None = None,
-        numbers: Index | None = None,
+        self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> list[bytes]:
         """One packet for each of these users, to be sent to the shuffler."""
         tally = self.tally(x, classes, stream=stream, numbers=numbers)
         users = zip(tally.ones, tally.zeros, strict=True)
         return [self._wire.encode(Messages.of_one_user(ones, zeros)) for ones, zeros in users]
 
-    def packet(self, x: NDArray[np.floating], class_number: int | None = None) -> bytes:
+    def packet(self, x: Vectors, class_number: int | None = None) -> bytes:
         """The packet of one user with the vector `x` and, with joint labels, its class."""
         classes = None if class_number is None else np.array([class_number])
         return self.packets(np.asarray(x)[None], classes)[0]
@@ -120,13 +106,10 @@ class Admission:
     def messages(self, packet: bytes) -> Messages | None:
         """The messages of a packet that is taken; None if it is refused."""
         messages = _decoded(self._wire, packet)
-        if messages is None or messages.n_users != 1 or (self._one_each and not self._complete(messages)):
+        if messages is None or messages.n_users != 1:
             return None
-        return messages
-
-    def _complete(self, messages: Messages) -> bool:
         sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
-        return bool(np.all(sent == 1))
+        return None if self._one_each and np.any(sent != 1) else messages
 
 
 def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
@@ -220,20 +203,17 @@ class Analyzer:
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
         refuse_too_few(self.n_users, self.announcement.plan.request)
-        self._refuse_inconsistent()
+        if self._breaks_one_each(self.tally, self.n_users):
+            raise InvalidInputError(
+                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
+                " messages were lost or added on the way, so nothing may be published."
+            )
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
         return (2.0 * estimate - self.n_users) * bound
 
     def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
         return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
-
-    def _refuse_inconsistent(self) -> None:
-        if self._breaks_one_each(self.tally, self.n_users):
-            raise InvalidInputError(
-                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
-                " messages were lost or added on the way, so nothing may be published."
-            )
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""

@@ -103,11 +103,8 @@ class Terms:
             raise InvalidInputError("label_epsilon=None with labels; give the ε of the labels' randomized response.")
         return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
 
-    def announce(
-        self, n_users: int, group: str, bound: float | None, fixed: Plan | None, progress: Progress | None
-    ) -> Announcement:
-        """The announcement for a group of this size; all groups share the bound of the rounding."""
-        chosen = fixed or plan(self.plan_request(n_users, bound=bound), progress=progress)
+    def announcement(self, chosen: Plan, group: str) -> Announcement:
+        """The announcement of a plan to a group."""
         return Announcement(
             plan=chosen,
             public_seed=self.public_seed,
@@ -157,7 +154,7 @@ class Collection:
         self._require_plan_of_schedule(fixed)
         announcements, released = [], []
         typical = max(2 * max(1, len(self.terms.labels)), int(self.enrolled.mean()))
-        bound = self.terms.plan_request(typical, **ALL_THERE).rounding_bound
+        bound = self.terms.plan_request(typical, **ALL_THERE).rounding_bound  # the same for all groups
         for number, count in enumerate(self.enrolled.tolist()):
             name = str(self.terms.labels[number]) if self.terms.n_groups > 1 else ""
             try:
@@ -166,7 +163,8 @@ class Collection:
                         f"{count} users enrolled and the plan counts on {fixed.request.least_packets};"
                         " enroll more, or plan for fewer."
                     )
-                announcements.append(self.terms.announce(count, name, bound, fixed, progress))
+                chosen = fixed or plan(self.terms.plan_request(count, bound=bound), progress=progress)
+                announcements.append(self.terms.announcement(chosen, name))
                 released.append(number)
             except PrivkdeError as error:
                 self._refuse_or_exclude(number, count, error)
@@ -222,22 +220,18 @@ class Collection:
         """
         self._require(Round.COLLECTION)
         sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
+        every = self.terms.labels
+        labels = every if self.terms.n_groups == 1 else tuple(every[number] for number in self.released)
         model = DensityModel(
             announcements=tuple(analyzer.announcement for analyzer in self.analyzers),
             sums=sums,
             n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
             contract=self.contract(private=private),
             private=private,
-            labels=self._labels(),
+            labels=labels,
         )
         self.round = Round.PUBLICATION
         return model
-
-    def _labels(self) -> tuple[Label, ...]:
-        """The labels that are published: those of the released groups, or all labels if there is one group."""
-        if self.terms.n_groups == 1:
-            return self.terms.labels
-        return tuple(self.terms.labels[number] for number in self.released)
 
     def contract(self, *, private: bool) -> Contract:
         """What the whole collection promises, once the plan is fixed."""

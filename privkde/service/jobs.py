@@ -28,11 +28,6 @@ FALSE_POSITIVE_RATES = (0.01, 0.1)
 """At which the best attack's true positive rate is stated."""
 
 
-def plan_job(request: PlanRequest) -> dict[str, Any]:
-    """`plan_budget`."""
-    return plan_with_advice(_bounded(request)).to_json()
-
-
 def compare_job(compare: Callable[[PlanRequest], list[Outcome]], request: PlanRequest) -> list[dict[str, Any]]:
     """The same promise by every rung, by every bitsum protocol or, with classes, with both ways to protect labels."""
     return [outcome.to_json() for outcome in compare(_bounded(request))]
@@ -42,11 +37,6 @@ def estimate_job(request: PlanRequest) -> dict[str, Any]:
     """Noise and predicted error of a request without the last proof: to draw curves with, not to promise."""
     request = dataclasses.replace(_bounded(request), allow_useless=True)
     return {"schema": "privkde.estimate/1", **Outcome.of("estimate", request, silent, certified=False).to_json()}
-
-
-def solve_job(question: Any) -> dict[str, Any]:
-    """`solve`, for a `SolveRequest`."""
-    return solve(**dataclasses.asdict(question)).to_json()
 
 
 def profile_job(request: ProfileRequest) -> dict[str, Any]:
@@ -69,11 +59,6 @@ def profile_job(request: ProfileRequest) -> dict[str, Any]:
             for rate in FALSE_POSITIVE_RATES
         ],
     }
-
-
-def release_job(request: ReleaseRequest) -> dict[str, Any]:
-    """A release of a ledger."""
-    return release_of(request).to_json()
 
 
 def release_of(request: ReleaseRequest) -> Release:
@@ -135,12 +120,12 @@ COMPARED: dict[str, Callable[[PlanRequest], list[Outcome]]] = {
 }
 Job = tuple[Any, Callable[[Any], Any]]
 JOBS: dict[str, Job] = {
-    "plan": (PlanRequest, plan_job),
+    "plan": (PlanRequest, lambda request: plan_with_advice(_bounded(request)).to_json()),
     **{f"compare {group}": (PlanRequest, partial(compare_job, compare)) for group, compare in COMPARED.items()},
     "estimate": (PlanRequest, estimate_job),
-    "solve": (SolveRequest, solve_job),
+    "solve": (SolveRequest, lambda question: solve(**dataclasses.asdict(question)).to_json()),
     "profile": (ProfileRequest, profile_job),
-    "release": (ChargeRequest, release_job),
+    "release": (ChargeRequest, lambda request: release_of(request).to_json()),
     "compose": (ComposeRequest, compose_job),
 }
 """What each job takes, and the job."""

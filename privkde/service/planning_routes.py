@@ -88,9 +88,7 @@ async def kernels() -> dict[str, Any]:
         {
             "name": kernel.name,
             "description": kernel.summary,
-            "takes_repetitions": kernel.takes_repetitions,
-            "takes_bias": kernel.takes_bias,
-            "takes_bound": kernel.takes_bound,
+            **{name: getattr(kernel, name) for name in ("takes_repetitions", "takes_bias", "takes_bound")},
             "bits_touched_at_64_dimensions": kernel.facts(dim=64).touched.total,
         }
         for kernel in KERNELS.values()

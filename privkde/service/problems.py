@@ -98,25 +98,14 @@ class Problem(HTTPException):
     def of(error: PrivkdeError) -> Problem:
         """What an error of the library becomes; an exceeded budget says by how much."""
         kind = next(kind for known, kind in _OF_ERRORS if isinstance(error, known))
-        extra: dict[str, float | None] = {}
-        if isinstance(error, BudgetExceededError):
-            for name in ("requested", "remaining", "difference"):
-                extra[name] = finite(getattr(error, name))
-        return Problem(kind, str(error), extra)
-
-    def document(self) -> dict[str, Any]:
-        """The members of RFC 9457 and the problem's own."""
-        return {
-            "type": self.kind.uri,
-            "title": self.kind.title,
-            "status": self.kind.status,
-            "detail": self.detail,
-            **self.extra,
-        }
+        named = ("requested", "remaining", "difference") if isinstance(error, BudgetExceededError) else ()
+        return Problem(kind, str(error), {name: finite(getattr(error, name)) for name in named})
 
     def response(self) -> Response:
-        """The answer."""
-        text = json.dumps(self.document(), ensure_ascii=False, allow_nan=False)
+        """The answer: the members of RFC 9457 and the problem's own."""
+        kind = self.kind
+        document = {"type": kind.uri, "title": kind.title, "status": kind.status, "detail": self.detail, **self.extra}
+        text = json.dumps(document, ensure_ascii=False, allow_nan=False)
         return Response(text, self.kind.status, self.headers, MEDIA_TYPE)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.container import DamagedFileError
+from privkde.storage.files import reading
 
 PARQUET, AVRO = ".parquet", ".avro"
 FORMATS = (PARQUET, AVRO)
@@ -33,16 +34,9 @@ def require_columns() -> None:
             )
 
 
-@contextmanager
-def _reading(name: str) -> Iterator[None]:
-    """Whatever a damaged file makes of its reader, which has a dozen errors for it, as one of ours."""
+def _reading(name: str) -> AbstractContextManager[None]:
     require_columns()
-    try:
-        yield
-    except (InvalidInputError, FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except Exception as error:
-        raise DamagedFileError(f"{name!r} cannot be read ({type(error).__name__}); write it again.") from error
+    return reading(lambda error: DamagedFileError(f"{name!r} cannot be read ({type(error).__name__}); write it again."))
 
 
 def read_column(file: IO[bytes], name: str, column: str) -> Iterator[list[Any]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.columns import PARQUET, column_names, read_labels, read_matrix
-from privkde.storage.files import whole_file
+from privkde.storage.files import reading, whole_file
 from privkde.storage.user_blocks import Index
 
 
@@ -78,18 +78,9 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         np.savez(archive, allow_pickle=False, **arrays)
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Whatever a damaged archive makes of zipfile and NumPy, which have a dozen errors for it, as one of ours."""
-    try:
-        yield
-    except (InvalidInputError, FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except Exception as error:
-        raise InvalidInputError(
-            f"{str(path)!r} is not an intact .npz archive of plain arrays ({error}); write it with numpy.savez,"
-            " or as Parquet."
-        ) from error
+def _reading(path: Path) -> AbstractContextManager[None]:
+    intact = f"{str(path)!r} is not an intact .npz archive of plain arrays"
+    return reading(lambda error: InvalidInputError(f"{intact} ({error}); write it with numpy.savez, or as Parquet."))
 
 
 def _member(archive: zipfile.ZipFile, path: Path, name: str) -> zipfile.ZipInfo:

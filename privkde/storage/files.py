@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,6 +15,17 @@ from accounting import InvalidInputError
 
 TEMPORARY = ".privkde-"
 """How the names of files and folders that are being written begin."""
+
+
+@contextmanager
+def reading(refused: Callable[[Exception], InvalidInputError]) -> Iterator[None]:
+    """Whatever a damaged file makes of its reader, which has a dozen errors for it, as the error of ours."""
+    try:
+        yield
+    except (InvalidInputError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:
+        raise refused(error) from error
 
 
 def require_writable(path: Path) -> None:
@@ -32,12 +44,10 @@ def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
     leaves its temporary file.
     """
     require_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=TEMPORARY, suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}{path.suffix}"
+    temporary.touch(exist_ok=False)
     try:
         yield temporary
-        os.chmod(temporary, 0o666 & ~_umask())
         if once:
             os.link(temporary, path)
         else:
@@ -91,9 +101,3 @@ def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

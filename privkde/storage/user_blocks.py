@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -17,6 +17,9 @@ BLOCK_ENTRIES = 1 << 20
 """Entries (users × instances) of one block: 4 MB of features. In smaller blocks, threads wait for each other more than
 they work; measured by `make bench`."""
 MOST_ROWS = 2048
+
+_controller = cache(ThreadpoolController)
+"""Finding the BLAS libraries takes a millisecond; once is enough."""
 
 T = TypeVar("T")
 Index = NDArray[np.intp]
@@ -65,9 +68,3 @@ def one_blas_thread() -> AbstractContextManager[object]:
     """BLAS with a single thread, where the workers are the parallelism."""
     limit: AbstractContextManager[object] = _controller().limit(limits=1, user_api="blas")
     return limit
-
-
-@lru_cache(maxsize=1)
-def _controller() -> ThreadpoolController:
-    """Finding the BLAS libraries takes a millisecond; once is enough."""
-    return ThreadpoolController()

@@ -12,9 +12,9 @@ from typing import Any
 
 import privkde
 from accounting.guarantee import View, promised
-from privkde.display.pages import render_page
 from verification.reporting import wording
 from verification.reporting.document import AuditReport
+from verification.reporting.pages import render_page
 
 HEADER = (
     "# Draft entry for the public registry of deployments of differential privacy, written by `privkde audit`.\n"

@@ -15,8 +15,8 @@ from markupsafe import Markup
 from accounting import Plan, PrivkdeError
 from accounting.releases.plan_curves import profile_curves
 from privkde.display.figures import BLUE, GRAY, GREEN, INK, ORANGE, STYLES, figure_file
-from privkde.display.pages import inline_figure
 from verification.reporting.document import AuditReport
+from verification.reporting.pages import inline_figure
 from verification.reporting.shown_evidence import (
     ErrorBar,
     Kind,

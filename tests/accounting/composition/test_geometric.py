@@ -25,11 +25,11 @@ from accounting.composition.shifted import (
     Rates,
     Remainders,
     corners,
+    over_shifts,
     rates,
     remainder,
     remainders,
     shifts,
-    supremum,
 )
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.kernels import NORM_SLACK, chosen_bound, clipping_bias, kernel_named
@@ -470,32 +470,32 @@ def test_blocks_that_decide_are_computed_and_no_order_elsewhere_is_better() -> N
         assert any_data(fresh, epsilon) == pytest.approx(float(np.min(everything.delta(1.0, np.array([epsilon])))))
 
 
-def test_the_supremum_covers_everything_in_every_round() -> None:
-    """Each column marks one point: whatever is halved, some interval must still contain it."""
-    points = shifts(0.7, 12)
+def test_the_supremum_covers_everything_in_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bound marks one point: whatever is halved, some interval must still contain it."""
+    points = shifts(0.7, shifted.FIRST_INTERVALS)
     assert points[0] == 0.0
     assert points[-1] == 0.7
-    targets = np.concatenate([np.linspace(0.0, 0.7, 301), points])
-    for rounds in (0, 1, 5):
-        found = supremum(lambda u, v: np.where((targets >= u) & (targets <= v), 1.0, 0.0), points, rounds=rounds)
-        assert np.all(found == 1.0)
-
-    def exact(below: float, above: float) -> Array:
-        """Suprema over the interval of t(0.7−t), −(t−0.1)² and a constant."""
-        peak = min(max(0.35, below), above), min(max(0.1, below), above)
-        return np.array([peak[0] * (0.7 - peak[0]), -((peak[1] - 0.1) ** 2), 2.0])
-
-    assert supremum(exact, points, rounds=4) == pytest.approx([0.35**2, 0.0, 2.0])
-    loose = [supremum(lambda below, above: np.array([above - below**2]), points, rounds=r)[0] for r in range(5)]
+    loose = []
+    for rounds in range(6):
+        monkeypatch.setattr(shifted, "ROUNDS", rounds)
+        for target in (*np.linspace(0.0, 0.7, 301).tolist(), *points.tolist()):
+            assert over_shifts(lambda u, v, t=target: float(u <= t <= v), 0.7) == 1.0  # type: ignore[misc]
+        loose.append(over_shifts(lambda below, above: above - below**2, 0.7))
     assert loose == sorted(loose, reverse=True)
     assert 0.7 - 0.7**2 < loose[-1] < loose[0]
 
 
+@pytest.mark.parametrize(
+    ("function", "peak", "largest"),
+    [(lambda t: t * (0.7 - t), 0.35, 0.35**2), (lambda t: -((t - 0.1) ** 2), 0.1, 0.0), (lambda t: 2.0, 0.0, 2.0)],
+)
+def test_the_supremum_of_exact_bounds_is_exact(function: Callable[[float], float], peak: float, largest: float) -> None:
+    """By the bound of an interval that is its own supremum."""
+    assert over_shifts(lambda below, above: function(min(max(peak, below), above)), 0.7) == pytest.approx(largest)
+
+
 def test_an_infinite_supremum_stays_infinite() -> None:
-    found = supremum(
-        lambda below, above: np.array([math.inf if below > 0.5 else 1.0, above]), shifts(1.0, 12), rounds=3
-    )
-    assert found.tolist() == [math.inf, 1.0]
+    assert over_shifts(lambda below, above: math.inf if below > 0.5 else 1.0, 1.0) == math.inf
 
 
 def test_cuts_add_up_to_what_may_be_spent() -> None:

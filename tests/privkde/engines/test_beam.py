@@ -21,11 +21,10 @@ from accounting.mechanisms import BITSUMS
 from privkde import PrivateKDE, engines
 from privkde.cli import main
 from privkde.draws.randomness import ByteStream, private_randomness
-from privkde.engines import PATHS, transforms
+from privkde.engines import ANNOUNCEMENT, PATHS, ThroughFiles, transforms
 from privkde.engines import beam as beam_engine
 from privkde.engines.beam import BeamEngine, PipelineError
 from privkde.engines.local import LocalEngine, collect
-from privkde.engines.through_files import ANNOUNCEMENT, ThroughFiles
 from privkde.engines.transforms import Block, CountPackets, Played
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
@@ -341,12 +340,12 @@ def test_secret_streams_stay_where_they_are_and_seeded_ones_can_be_made_again() 
     for stream in (secret, SEEDED):
         with pytest.raises(TypeError, match="not copied"):
             pickle.dumps(stream)
-    assert secret.recipe().key is None
-    first, second = (secret.recipe().stream() for _ in range(2))
+    assert secret.recipe() is private_randomness
+    first, second = (secret.recipe()() for _ in range(2))
     drawn = {stream.child("client", 0).take(32).tobytes() for stream in (secret, first, second)}
     assert len(drawn) == 3
     assert first.secret
-    again = pickle.loads(pickle.dumps(SEEDED.recipe())).stream()
+    again = pickle.loads(pickle.dumps(SEEDED.recipe()))()
     assert again.child("client", 0).take(32).tobytes() == SEEDED.child("client", 0).take(32).tobytes()
     assert not again.secret
 
@@ -379,7 +378,7 @@ def playing(stream: ByteStream, **options: Any) -> Callable[[Block], list[Partia
 @pytest.mark.parametrize("path", PATHS)
 def test_a_worker_draws_again_for_every_block(path: str) -> None:
     """The same users twice: secret counts of 30 instances agree by chance with less than 1e-15, seeded ones always."""
-    block = Block(0, np.arange(8))
+    block = (np.arange(8), 0)
     for stream, repeated in ((private_randomness(), False), (SEEDED, True)):
         play = playing(stream, path=path)
         (first,), (second,) = play(block), play(block)
@@ -391,7 +390,7 @@ def test_a_worker_draws_again_for_every_block(path: str) -> None:
 def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
     beaten: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play, block = playing(private_randomness(), folder=tmp_path), Block(0, np.arange(8))
+    play, block = playing(private_randomness(), folder=tmp_path), (np.arange(8), 0)
     held = []
     for _ in range(2):
         assert [counts.complaint for counts in play(block)] == [None]

@@ -6,7 +6,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from privkde.display.figures import INK
-from privkde.display.pages import inline_figure, render_page
+from verification.reporting.pages import inline_figure, render_page
 
 SVG = (
     '<?xml version="1.0"?>\n<svg xmlns="http://www.w3.org/2000/svg"'
