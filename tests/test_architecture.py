@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("accounting", "privkde", "verification")  # each may import itself and those to its left
 OUTSIDE = ("tests", "benchmarks")  # no package may import these
 DP_ACCOUNTING_WRAPPERS = {
-    "accounting/numerics/losses.py": "convolves privacy losses, and hands them over",
+    "accounting/numerics/losses.py": "hands privacy losses over to it",
     "accounting/releases/exchange.py": "reads events, which are types of dp_accounting",
 }
 """The files that may import dp_accounting, and why."""

@@ -83,14 +83,11 @@ class DominatingLoss:
         return peak + math.log(float(np.sum(np.exp(exponents - peak))))
 
     def tilted_power(self, times: int, tilt: float) -> ComposedLoss:
-        """The loss of `times` independent instances, masses weighed by e^{tilt·loss}, convolved by `dp_accounting`."""
-        from dp_accounting.pld import common as pld_common
-
+        """The loss of `times` independent instances, masses weighed by e^{tilt·loss} while they are convolved."""
         moment = self.log_moment(tilt)
         with np.errstate(divide="ignore"):
             tilted = np.exp(np.log(self.masses) + tilt * self.losses() - moment)
-        offset, composed = pld_common.self_convolve(tilted, times, _CONVOLUTION_TAIL)
-        composed = np.maximum(composed, 0.0)
+        offset, composed = _convolved(tilted, times)
         return ComposedLoss(
             step=self.step,
             start=offset - self.n_steps * times,
@@ -273,6 +270,38 @@ def _positive_masses(table: Array, step: float) -> tuple[Array, float]:
     masses[:-1] = np.maximum(math.exp(step) * drops[:-1] - drops[1:], 0.0) / math.expm1(step)
     masses[-1] = drops[-1] / -math.expm1(-step)
     return masses, float(delta[-1])
+
+
+def _convolved(masses: Array, times: int) -> tuple[int, Array]:
+    """The first index and the entries of the `times`-fold convolution inside its window.
+
+    Source: docs/proofs/composition.md, "Window and aliasing".
+    """
+    first, last = _window(masses, times)
+    length = scipy.fft.next_fast_len(max(last - first + 1, len(masses)), real=True)
+    circle = scipy.fft.irfft(scipy.fft.rfft(masses, length) ** times, length)
+    return first, np.maximum(np.roll(circle, -first)[: last - first + 1], 0.0)
+
+
+def _window(masses: Array, times: int) -> tuple[int, int]:
+    """Indices outside of which the `times`-fold convolution has at most `_CONVOLUTION_TAIL` (Chernoff, two sides).
+
+    With the orders ±1/N, …, ±20/N of `dp_accounting.pld.common.compute_self_convolve_bounds`, for N masses.
+    """
+    n = len(masses)
+    first, last = 0, (n - 1) * times
+    growth = np.exp(np.arange(n) / n)
+    up, down = masses, masses
+    for number in range(1, 21):
+        up, down = up * growth, down / growth
+        for moment, sign in ((float(np.sum(up)), 1), (float(np.sum(down)), -1)):
+            if moment > 0.0:
+                reach = (times * math.log(moment) + math.log(2.0 / _CONVOLUTION_TAIL)) * n / number
+                if sign > 0:
+                    last = min(last, math.ceil(reach))
+                else:
+                    first = max(first, math.floor(-reach))
+    return first, last
 
 
 def euclidean_norm(values: Array) -> float:

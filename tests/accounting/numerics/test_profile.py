@@ -8,13 +8,14 @@ from functools import reduce
 
 import numpy as np
 import pytest
+from dp_accounting.pld import common as pld_common
 from dp_accounting.pld import pld_pmf
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from accounting.composition.instance_blocks import adaptive_supremum
 from accounting.errors import InvalidInputError
-from accounting.numerics.losses import DominatingLoss, Repeated
+from accounting.numerics.losses import _CONVOLUTION_TAIL, DominatingLoss, Repeated, _convolved
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
 from tests.accounting.numerics.test_losses_traps import as_dp_accounting
@@ -323,6 +324,18 @@ def test_composing_k_times_equals_k_single_compositions(
     fast = Repeated([(loss, times)]).delta(epsilon)
     pads = 1e-12 + times * 1e-13  # the bound on rounding grows with the number of compositions, also where δ is 0
     assert slow * (1 - 1e-12) <= fast <= slow * (1 + 1e-6) + pads
+
+
+@given(exact_pairs(), st.integers(2, 80), st.sampled_from([1, 2, 7, 300]))
+@settings(max_examples=20, deadline=None)
+@example(response_pair([1, 0, 0], Fraction(7, 16)), 100, 300)  # the window ends far inside on both sides
+def test_a_window_and_what_is_in_it_are_those_of_dp_accounting(pair: ExactPair, n_steps: int, times: int) -> None:
+    loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, n_steps)))
+    masses = loss.masses / np.sum(loss.masses)
+    first, ours = _convolved(masses, times)
+    their_first, theirs = pld_common.self_convolve(masses, times, _CONVOLUTION_TAIL)
+    assert (first, len(ours)) == (their_first, len(theirs))
+    assert np.allclose(ours, theirs, rtol=0.0, atol=DominatingLoss._convolution_rounding(masses, times, len(ours)))
 
 
 @pytest.mark.parametrize("times", [2, 30, 500])
