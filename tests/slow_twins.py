@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import mpmath
@@ -37,18 +38,23 @@ def compose(pairs: Iterable[ExactPair]) -> ExactPair:
 def repeated_response_delta(flip_probability: Fraction, times: int, epsilon: float, *, digits: int = 60) -> Any:
     """δ(ε) of one bit sent `times` times by randomized response, as an mpmath number: the loss is binomial.
 
-    δ(ε) = Σ_j C(k, j) max(p^{k−j}(1−p)^j − e^ε p^j (1−p)^{k−j}, 0), at the exact value of the float ε.
+    δ(ε) = Σ_j max(P_j − e^ε P_{k−j}, 0) with P_j = C(k, j) p^{k−j}(1−p)^j, at the exact value of the float ε.
     """
+    masses = _binomial_masses(flip_probability, times, digits + 20)
     with mpmath.workdps(digits + 20):
-        p = mpmath.mpf(flip_probability.numerator) / flip_probability.denominator
         growth = mpmath.exp(mpmath.mpf(epsilon))
-        total = mpmath.mpf(0)
-        for j in range(times + 1):
-            excess = p ** (times - j) * (1 - p) ** j - growth * p**j * (1 - p) ** (times - j)
-            if excess > 0:
-                total += mpmath.binomial(times, j) * excess
+        excesses = (upper - growth * lower for upper, lower in zip(masses, reversed(masses), strict=True))
+        total = mpmath.fsum(excess for excess in excesses if excess > 0)
     with mpmath.workdps(digits):
         return +total
+
+
+@cache
+def _binomial_masses(p: Fraction, times: int, digits: int) -> tuple[Any, ...]:
+    """C(k, j) p^{k−j}(1−p)^j for j = 0, …, k."""
+    with mpmath.workdps(digits):
+        flip = mpmath.mpf(p.numerator) / p.denominator
+        return tuple(mpmath.binomial(times, j) * flip ** (times - j) * (1 - flip) ** j for j in range(times + 1))
 
 
 def shift_hockey_stick(mass: Mass, epsilon: float, length: int, *, digits: int = DIGITS) -> tuple[Any, Any]:
