@@ -57,12 +57,18 @@ def _binomial_masses(p: Fraction, times: int, digits: int) -> tuple[Any, ...]:
         return tuple(mpmath.binomial(times, j) * flip ** (times - j) * (1 - flip) ** j for j in range(times + 1))
 
 
+@cache
+def _masses(mass: Mass, length: int, digits: int) -> tuple[Any, ...]:
+    """0, P(X = 0), …, P(X = length − 1)."""
+    with mpmath.workdps(digits):
+        return (mpmath.mpf(0), *(mass(j) for j in range(length)))
+
+
 def shift_hockey_stick(mass: Mass, epsilon: float, length: int, *, digits: int = DIGITS) -> tuple[Any, Any]:
     """(H_{e^ε}(1 + X‖X), H_{e^ε}(X‖1 + X)) for X of law `mass`, summed over 0, …, length − 1 at `digits` digits."""
     with mpmath.workdps(digits):
         growth = mpmath.exp(mpmath.mpf(epsilon))
-        masses = [mpmath.mpf(0), *(mass(j) for j in range(length))]
-        pairs = list(itertools.pairwise(masses))  # (P(X = j − 1), P(X = j))
+        pairs = list(itertools.pairwise(_masses(mass, length, digits)))  # (P(X = j − 1), P(X = j))
         up = mpmath.fsum(before - growth * here for before, here in pairs if before > growth * here)
         down = mpmath.fsum(here - growth * before for before, here in pairs if here > growth * before)
         return up, down
