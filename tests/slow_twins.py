@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import mpmath
@@ -50,26 +51,37 @@ def compose(pairs: Iterable[ExactPair]) -> ExactPair:
 def repeated_response_delta(flip_probability: Fraction, times: int, epsilon: float, *, digits: int = 60) -> Any:
     """δ(ε) of one bit sent `times` times by randomized response, as an mpmath number: the loss is binomial.
 
-    δ(ε) = Σ_j C(k, j) max(p^{k−j}(1−p)^j − e^ε p^j (1−p)^{k−j}, 0), at the exact value of the float ε.
+    δ(ε) = Σ_j max(P_j − e^ε P_{k−j}, 0) with P_j = C(k, j) p^{k−j}(1−p)^j, at the exact value of the float ε.
     """
+    masses = _binomial_masses(flip_probability, times, digits + 20)
     with mpmath.workdps(digits + 20):
-        p = mpmath.mpf(flip_probability.numerator) / flip_probability.denominator
         growth = mpmath.exp(mpmath.mpf(epsilon))
-        total = mpmath.mpf(0)
-        for j in range(times + 1):
-            excess = p ** (times - j) * (1 - p) ** j - growth * p**j * (1 - p) ** (times - j)
-            if excess > 0:
-                total += mpmath.binomial(times, j) * excess
+        excesses = (upper - growth * lower for upper, lower in zip(masses, reversed(masses), strict=True))
+        total = mpmath.fsum(excess for excess in excesses if excess > 0)
     with mpmath.workdps(digits):
         return +total
+
+
+@cache
+def _binomial_masses(p: Fraction, times: int, digits: int) -> tuple[Any, ...]:
+    """C(k, j) p^{k−j}(1−p)^j for j = 0, …, k."""
+    with mpmath.workdps(digits):
+        flip = mpmath.mpf(p.numerator) / p.denominator
+        return tuple(mpmath.binomial(times, j) * flip ** (times - j) * (1 - flip) ** j for j in range(times + 1))
+
+
+@cache
+def _masses(mass: Mass, length: int, digits: int) -> tuple[Any, ...]:
+    """0, P(X = 0), …, P(X = length − 1)."""
+    with mpmath.workdps(digits):
+        return (mpmath.mpf(0), *(mass(j) for j in range(length)))
 
 
 def shift_hockey_stick(mass: Mass, epsilon: float, length: int, *, digits: int = DIGITS) -> tuple[Any, Any]:
     """(H_{e^ε}(1 + X‖X), H_{e^ε}(X‖1 + X)) for X of law `mass`, summed over 0, …, length − 1 at `digits` digits."""
     with mpmath.workdps(digits):
         growth = mpmath.exp(mpmath.mpf(epsilon))
-        masses = [mpmath.mpf(0), *(mass(j) for j in range(length))]
-        pairs = list(itertools.pairwise(masses))  # (P(X = j − 1), P(X = j))
+        pairs = list(itertools.pairwise(_masses(mass, length, digits)))  # (P(X = j − 1), P(X = j))
         up = mpmath.fsum(before - growth * here for before, here in pairs if before > growth * here)
         down = mpmath.fsum(here - growth * before for before, here in pairs if here > growth * before)
         return up, down

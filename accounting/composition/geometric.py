@@ -111,20 +111,25 @@ class Rest:
         Which blocks these are depends on nothing that was computed before. Where the sketch has no moment at all, the
         smallest orders may have one.
         """
-        blocks = self._best(self.rates.sketch, budget, epsilon, MIDDLES) or {0}
+        blocks = set(self._best(self.rates.sketch, budget, epsilon, MIDDLES).tolist()) or {0}
         while True:
             table = self.rates.table(blocks)
             best = self._best(table, budget, epsilon, EVERY)
-            around = {min(max(i + j, 0), len(ORDERS) - 1) // BLOCK for i in best for j in (-1, 0, 1)}
+            near = np.concatenate([np.maximum(best - 1, 0), np.minimum(best + 1, len(ORDERS) - 1)])
+            around = set((near // BLOCK).tolist())  # an order's own block is that of one of its neighbors
             if around <= blocks:
                 return table
             blocks |= around
 
     @staticmethod
-    def _best(table: Array, budget: float, epsilon: Array, among: slice) -> set[int]:
+    def _best(table: Array, budget: float, epsilon: Array, among: slice) -> NDArray[np.intp]:
         """The numbers of the orders that are best for some cut and some ε."""
-        lines = [Lines.of(rate, budget, among) for rate in table]
-        return {int(i) for line in lines if len(line.numbers) for i in np.unique(line.numbers[line.best(epsilon)])}
+        found = np.zeros(table.shape[1], dtype=np.bool_)
+        for rate in table:
+            line = Lines.of(rate, budget, among)
+            if len(line.numbers):
+                found[line.numbers[line.best(epsilon)]] = True
+        return np.flatnonzero(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +152,8 @@ class Lines:
 
     def best(self, epsilon: Array) -> NDArray[np.intp]:
         """Which line to take for each ε; there must be one."""
-        meet = np.maximum.accumulate(np.diff(self.start) / np.diff(self.orders))
+        start, orders = self.start, self.orders
+        meet = np.maximum.accumulate((start[1:] - start[:-1]) / (orders[1:] - orders[:-1]))
         return np.searchsorted(meet, epsilon)
 
     def converted(self, epsilon: Array) -> Array:

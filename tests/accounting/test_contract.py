@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.composed_contracts import classifier_contract, seeded_contract
@@ -41,6 +41,7 @@ def every_part(contract: Contract) -> Iterator[Contract]:
 
 
 @given(contracts())
+@settings(max_examples=30)  # each contract has many parts
 def test_json_round_trip(contract: Contract) -> None:
     text = json.dumps(contract.to_json(), allow_nan=False)
     assert Contract.from_json(json.loads(text)) == contract
@@ -65,6 +66,7 @@ def test_editing_the_json_does_not_edit_the_contract() -> None:
 
 
 @given(contracts())
+@settings(max_examples=30)  # each contract has many parts
 def test_the_tree_says_everything(contract: Contract) -> None:
     lines = contract.tree().splitlines()
     text = contract.tree()
@@ -84,6 +86,7 @@ def test_the_tree_says_everything(contract: Contract) -> None:
 
 
 @given(contracts())
+@settings(max_examples=30)  # each contract has many parts
 def test_checked_and_assumed_stay_apart(contract: Contract) -> None:
     bodies = [line.lstrip("│├└─ ") for line in contract.tree().splitlines()]
     for word in ("checked", "assumed"):
@@ -205,6 +208,7 @@ def test_one_class_without_protection_from_the_shuffler_leaves_none() -> None:
 
 
 @given(contracts())
+@settings(max_examples=30)  # each contract has many parts
 def test_a_seed_empties_every_promise_and_shows_what_it_would_have_been(contract: Contract) -> None:
     seeded = seeded_contract(contract)
     assert seeded.component == f"NOT PRIVATE (seeded randomness): {contract.component}"

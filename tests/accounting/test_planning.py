@@ -76,11 +76,10 @@ def test_three_negative_binomial_needs_about_88() -> None:
 
 @pytest.mark.parametrize("accountant", ["basic", "advanced", "pld"])
 def test_used_rung_proves_the_promise_and_little_more(accountant: str) -> None:
-    plan = plan_for(**STANDARD, accountant=accountant)
+    plan = plan_for(**(SMALL if accountant == "basic" else STANDARD), accountant=accountant)
     achieved = plan.ladder[accountant]
     assert achieved is not None
-    assert achieved <= 2.0
-    assert achieved >= 2.0 * 0.998
+    assert 0.998 * plan.request.epsilon <= achieved <= plan.request.epsilon
 
 
 @pytest.mark.parametrize("bitsum", ["rr", "poisson"])
@@ -310,7 +309,6 @@ LONG_CORNERS = [
 CORNERS = [
     *((*corner, bitsum) for corner in QUICK_CORNERS for bitsum in PROTOCOLS),
     (1e-3, 0.1, 10**9, 1, "poisson"),
-    (1e-3, 1e-15, 2, 1, "pure"),
     (5.0, 1e-15, 2, 5000, "poisson"),
     *(pytest.param(*corner, bitsum, marks=pytest.mark.slow) for corner in LONG_CORNERS for bitsum in PROTOCOLS),
 ]

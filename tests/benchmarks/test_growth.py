@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import subprocess
 import sys
 from functools import cache
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from accounting import plan_budget
+from benchmarks.growth import measuring
 from benchmarks.growth.curves import CURVES, SIZED_CHECKS, Curve, Expected, doubling
-from benchmarks.growth.measuring import measure
 from benchmarks.growth.operations import OPERATIONS, measured
 from benchmarks.memory import peak_memory
 from verification.auditing import LAYER_MODULES, collected
@@ -83,8 +84,25 @@ def test_operations_run(operation: str, setting: dict[str, Any]) -> None:
         assert [one["check"] for one in found["found"]] == ["touched-instances"]
 
 
-def test_measured_from_end_to_end() -> None:
-    """Few points, each in its own process."""
+def in_this_process(operation: str, setting: dict[str, Any], plan: dict[str, Any] | None, repeats: int) -> Any:
+    """What `measuring.run` does, without the process."""
+    job = {"operation": operation, "setting": setting, "plan": plan, "repeats": repeats}
+    return json.loads(json.dumps(measured(json.loads(json.dumps(job)))))
+
+
+def test_a_job_in_its_own_process() -> None:
+    asked = ("query", {"users": 64, "dim": 2, "repetitions": 2}, document(), 1)
+    found, here = measuring.run(*asked), in_this_process(*asked)
+    assert found.keys() == here.keys()
+    assert len(found["core_seconds"]) == 1
+    assert 1 << 20 < found["peak_bytes"] != here["peak_bytes"]
+
+
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_measured_from_end_to_end(processes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few points, each in its own process or all in this one."""
+    if not processes:
+        monkeypatch.setattr(measuring, "run", in_this_process)
     flat = Expected(0, "made for a test")
     planned = Curve(
         operation="plan",
@@ -96,7 +114,7 @@ def test_measured_from_end_to_end() -> None:
         memory=flat,
     )
     run = dataclasses.replace(planned, operation="query", fixed={"dim": 2, "repetitions": 2})
-    found = measure([planned, run], {})
+    found = measuring.measure([planned, run], {})
     assert [row["operation"] for row in found["curves"]] == ["plan", "query"]
     for row in found["curves"]:
         assert [point["value"] for point in row["points"]] == [2000, 4000, 8000]

@@ -254,7 +254,8 @@ def largest_cut(lost: Callable[[float], float], mass: float, uncut: float, all_c
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["toward", "away"])
-def test_intervals_bound_every_shift_inside(away: bool) -> None:
+@pytest.mark.parametrize("draws", [120, pytest.param(400, marks=pytest.mark.slow)])
+def test_intervals_bound_every_shift_inside(away: bool, draws: int) -> None:
     """Random atoms, intervals, cuts: the mass lost and the moment at shifts inside, from p and q themselves.
 
     Somewhere the bound is as good as it can be: at the end of the last part it is that of the start of the part.
@@ -262,7 +263,7 @@ def test_intervals_bound_every_shift_inside(away: bool) -> None:
     rng = np.random.default_rng(2 if away else 1)
     powers = 1.0 - SOME_ORDERS if away else SOME_ORDERS
     cut_some = tight = 0
-    for _ in range(400):
+    for _ in range(draws):
         gains, lower = random_gains(rng)
         if away:
             gains, lower = gains[::-1], lower[::-1]
@@ -296,8 +297,8 @@ def test_intervals_bound_every_shift_inside(away: bool) -> None:
                 if cut == cuts[0] and t in (below, above) and below > 0.9 * above and infinite < 1e-12:
                     part = (above - below) / shifted.PARTS
                     tight += bool(np.any(np.log(moments)[usable] >= (1.0 - part / above) ** 2 * t**2 * row[usable]))
-    assert cut_some > 60
-    assert tight > 10
+    assert cut_some > 0.15 * draws
+    assert tight > 0.025 * draws
 
 
 def test_moments_are_convex_or_concave_in_the_shift() -> None:

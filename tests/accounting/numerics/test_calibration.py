@@ -1,12 +1,13 @@
 """Safe-side root finding: laws of `least_noise` on made-up requests, and the promise it makes on real protocols."""
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from accounting.composition import Advanced, Basic, PrivacyLossComposition, Rung, Target, Touched
@@ -110,6 +111,7 @@ def test_without_a_certificate_the_search_decides(root: float, guess: float) -> 
 
 
 @given(magnitudes, st.floats(1.0, 100.0), st.floats(-0.1, 50.0))
+@settings(max_examples=30)
 def test_a_certificate_with_a_step(root: float, later: float, drop: float) -> None:
     def certified(noise: float) -> float:
         return max(1e-9, drop) if noise < later * root else -1e-9
@@ -229,15 +231,21 @@ def holds(law: BitsumProtocol, target: Target) -> bool:
 
 
 RUNGS: list[Rung] = [Basic(), Advanced(), PrivacyLossComposition()]
+PROTOCOLS = ("rr", "3nb", "poisson", "negative-binomial")
+ONE, FEW, BLOCKS = (1000, 1, 1.0, 1e-6), (300, 3, 1.5, 1e-5), (5000, 40, 2.0, 1e-8)
+QUICK = {
+    *((rung.name, FEW, bitsum) for rung in RUNGS for bitsum in PROTOCOLS),
+    *(("pld", ONE, bitsum) for bitsum in PROTOCOLS),
+    *(("pld", BLOCKS, bitsum) for bitsum in ("rr", "poisson")),  # with and without a supremum over the others' data
+}
 CALIBRATED = [
-    *((rung, request) for request in ((1000, 1, 1.0, 1e-6), (300, 5, 1.0, 1e-5)) for rung in RUNGS),
-    (RUNGS[2], (5000, 40, 2.0, 1e-8)),  # more than one block
-    *(pytest.param(rung, (5000, 40, 2.0, 1e-8), marks=pytest.mark.slow) for rung in RUNGS[:2]),
+    pytest.param(*one, id=f"{one[0].name}-{one[1]}-{one[2]}", marks=() if quick else pytest.mark.slow)
+    for one in itertools.product(RUNGS, (ONE, FEW, BLOCKS), PROTOCOLS)
+    for quick in [(one[0].name, *one[1:]) in QUICK]
 ]
 
 
-@pytest.mark.parametrize("bitsum", ["rr", "3nb", "poisson", "negative-binomial"])
-@pytest.mark.parametrize(("rung", "request_"), CALIBRATED, ids=lambda one: getattr(one, "name", str(one)))
+@pytest.mark.parametrize(("rung", "request_", "bitsum"), CALIBRATED)
 def test_the_design_holds_and_a_tenth_of_a_percent_less_noise_does_not(
     bitsum: str, rung: Rung, request_: tuple[int, int, float, float]
 ) -> None:
@@ -260,10 +268,10 @@ def test_the_design_of_a_two_dimensional_law() -> None:
 
 
 @pytest.mark.parametrize("rung", [RUNGS[0], pytest.param(RUNGS[2], marks=pytest.mark.slow)], ids=lambda one: one.name)
-@pytest.mark.parametrize("bitsum", ["3nb", "negative-binomial"])
-def test_messages_are_saved_only_within_the_excess(bitsum: str, rung: Rung) -> None:
+@pytest.mark.parametrize(("bitsum", "times", "epsilon"), [("3nb", 2, 2.0), ("negative-binomial", 5, 1.0)])
+def test_messages_are_saved_only_within_the_excess(bitsum: str, times: int, epsilon: float, rung: Rung) -> None:
     """A larger excess error may only buy fewer messages."""
-    target = Target(rung=rung, touched=Touched(groups=5, per_group=1), epsilon=1.0, delta=1e-5)
+    target = Target(rung=rung, touched=Touched(groups=times, per_group=1), epsilon=epsilon, delta=1e-5)
     law, targets = BITSUMS[bitsum], [replace(target, excess_error=excess) for excess in (1e-9, None, 0.3)]
     least, default, generous = (wish.design(law, 300) for wish in targets)
     assert default.rmse() <= (1.0 + law.default_excess) * least.rmse() * 1.005

@@ -175,6 +175,7 @@ def test_smallest_epsilon_asks_for_few_values() -> None:
 
 
 @given(exact_pairs(), st.integers(1, 60), st.floats(0.05, 6.0))
+@settings(max_examples=40)
 def test_a_table_is_the_exact_profile_at_grid_points(pair: ExactPair, n_steps: int, end: float) -> None:
     grid = grid_to(end, n_steps)
     table = table_of(pair, grid)
@@ -205,6 +206,7 @@ def test_a_table_keeps_a_tail_far_below_the_mass_beneath_it() -> None:
 
 
 @given(exact_pairs(infinite_losses=False), st.sampled_from([1, 10, 1000]), st.sampled_from([1e-3, 1e-9]))
+@settings(max_examples=40)
 def test_a_grid_for_a_pair_ends_where_little_is_left(pair: ExactPair, times: int, negligible: float) -> None:
     fast = rounded(pair)
     grid = LossGrid.for_pair(fast, n_compositions=times, negligible=negligible)
@@ -229,6 +231,7 @@ def test_disjoint_laws_have_no_privacy_and_say_so() -> None:
 
 
 @given(exact_pairs(), exact_pairs())
+@settings(max_examples=40)
 def test_joining_tables_is_the_least_table_above_both(one: ExactPair, other: ExactPair) -> None:
     grid = grid_to(2.0, 20)
     a, b = table_of(one, grid), table_of(other, grid)
@@ -258,6 +261,7 @@ def test_tables_on_different_grids_do_not_meet() -> None:
 
 
 @given(exact_pairs(), st.integers(2, 80))
+@settings(max_examples=40)
 def test_masses_sum_to_one(pair: ExactPair, n_steps: int) -> None:
     """Up to the pad: where no mass is left at loss 0, the pad of the others shows."""
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, n_steps)))
@@ -269,6 +273,7 @@ def test_masses_sum_to_one(pair: ExactPair, n_steps: int) -> None:
 
 
 @given(exact_pairs(), st.integers(2, 80))
+@settings(max_examples=40)
 def test_connect_the_dots_agrees_with_dp_accounting(pair: ExactPair, n_steps: int) -> None:
     grid = fine_grid(pair, n_steps)
     profile = np.array([float(pair.hockey_stick(gamma(i * grid.step))) for i in range(-n_steps, n_steps + 1)])
@@ -288,6 +293,7 @@ def test_connect_the_dots_agrees_with_dp_accounting(pair: ExactPair, n_steps: in
 
 
 @given(exact_pairs(), st.integers(1, 40), epsilons(3.0, -3.0))
+@settings(max_examples=40)
 def test_a_dominating_pair_lies_above_the_exact_profile(pair: ExactPair, n_steps: int, epsilon: float) -> None:
     """At every ε, negative ones included, and with equality at grid points."""
     grid = fine_grid(pair, n_steps)
@@ -302,6 +308,7 @@ def test_a_dominating_pair_lies_above_the_exact_profile(pair: ExactPair, n_steps
 
 
 @given(exact_pairs(), st.integers(1, 40), epsilons(3.0))
+@settings(max_examples=40)
 def test_composing_once_is_the_dominating_pair_itself(pair: ExactPair, n_steps: int, epsilon: float) -> None:
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, n_steps)))
     at_once = delta_of(loss.losses(), loss.masses, loss.infinite, epsilon)
@@ -352,7 +359,7 @@ def test_composition_agrees_with_dp_accounting_where_that_is_accurate(times: int
 
 
 @given(exact_pairs(3), st.integers(2, 4), epsilons(4.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example(one_bit(QUARTER), 4, 2.0)
 @example(response_pair([0, 1], QUARTER), 4, 0.5)
 def test_composition_is_above_the_exact_product_and_within_one_percent(
@@ -428,7 +435,7 @@ def test_composed_epsilon_is_infinite_if_the_infinite_mass_is_too_large() -> Non
 
 
 @given(exact_pairs(5), st.integers(1, 20), epsilons(3.0))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_more_instances_never_lower_delta(pair: ExactPair, times: int, epsilon: float) -> None:
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, 50)))
     fewer, more = (Repeated([(loss, k)]).delta(epsilon) for k in (times, times + 1))

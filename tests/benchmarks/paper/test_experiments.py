@@ -238,13 +238,14 @@ def test_a_second_run_measures_nothing_again_and_a_wider_one_only_what_is_new(
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(
     finished: tuple[Study, Results], tmp_path: Path
 ) -> None:
+    """By two processes what one has begun."""
     study, results = finished
     folder = tmp_path / "cells"
     folder.mkdir()
     kept = [*study.folder.glob("noise-*"), *sorted(study.folder.glob("cells-*"))[::2]]
     for path in kept:
         (folder / path.name).write_bytes(path.read_bytes())
-    assert run(replace(study, folder=folder), SILENT, workers=1) == results
+    assert run(replace(study, folder=folder), SILENT, workers=2) == results
 
 
 def test_the_numbers_tell_what_theory_says(finished: tuple[Study, Results]) -> None:
@@ -292,9 +293,13 @@ def test_tables_have_the_papers_layout(finished: tuple[Study, Results]) -> None:
 
 
 def test_the_command_writes_report_tables_and_figures(
-    finished: tuple[Study, Results], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: tuple[Study, Results],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Noise that the study of the same data has calibrated is there already; it is measured here."""
+    """Noise that the study of the same data has calibrated is there already; it is measured here, in one process."""
+    monkeypatch.setattr("benchmarks.paper.running.os.cpu_count", lambda: 1)
     cells = tmp_path / "out" / "cells"
     cells.mkdir(parents=True)
     for path in finished[0].folder.glob("noise-*"):
