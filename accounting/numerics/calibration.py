@@ -82,7 +82,7 @@ def _bracketed_root(
     """(low, high, slope): excess(low) > 0 ≥ excess(high), within `tolerance`; slope = −d excess/d ln noise > 0.
 
     Works on ln(noise): one step by the given slope, one along the secant, then longer and longer ones until the sign
-    changes; then `narrowed`.
+    changes; then `_narrowed`.
     """
     x = math.log(min(max(guess, _SMALLEST), _LARGEST))
     here = x, excess(math.exp(x))
@@ -102,7 +102,7 @@ def _bracketed_root(
         step = wanted if count == 1 else math.copysign(max(abs(wanted), 2.0 * abs(step)), step)
         here = ahead
     below, above = sorted([here, ahead])
-    return narrowed(excess, below, above, tolerance)
+    return _narrowed(excess, below, above, tolerance)
 
 
 def _slope(one: Point, other: Point) -> float:
@@ -132,7 +132,7 @@ def _step(
             step /= 4.0
 
 
-def narrowed(
+def _narrowed(
     excess: Callable[[float], float], below: Point, above: Point, tolerance: float
 ) -> tuple[float, float, float]:
     """The bracket made as narrow as the tolerance, and the slope of the last secant that was long enough.

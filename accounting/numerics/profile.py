@@ -15,7 +15,6 @@ import numpy as np
 import scipy
 
 from accounting.errors import InvalidInputError
-from accounting.numerics.calibration import narrowed
 from accounting.numerics.pmf import Array
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -27,8 +26,6 @@ RELATIVE_PAD = 1e-9
 GRID_STEPS_PER_DEVIATION = 40
 """Default resolution of a grid: steps per standard deviation of one instance's loss."""
 
-FIRST_STEP = math.log(8.0)
-"""How far an ε that is looked for may lie beyond one that fails, as long as no bound on it is known; in ln ε."""
 _LARGEST_GRID = 2_000_000
 
 
@@ -84,24 +81,14 @@ def _hockey_stick(upper: Array, lower: Array, epsilon: float, missing: float) ->
 
 def smallest_epsilon(delta_at: Callable[[float], float], delta: float, *, largest: float = 200.0) -> float:
     """Smallest ε ≥ 0 (rounded up) with delta_at(ε) ≤ delta, for a decreasing profile; inf if above `largest`."""
-
-    def excess(epsilon: float) -> float:
-        value = delta_at(epsilon)
-        ratio = math.log(value) - math.log(delta) if value > 0.0 and delta > 0.0 else -math.inf
-        return min(ratio, 0.0) if value <= delta else max(abs(ratio), 1e-300)
-
-    if excess(0.0) <= 0.0:
+    if delta_at(0.0) <= delta:
         return 0.0
-    x, last = math.log(1e-3), math.log(largest)
-    above, below = (x, excess(math.exp(x))), (-math.inf, math.inf)
-    while above[1] > 0.0:
-        if above[0] >= last:
+    high = 1e-3
+    while delta_at(high) > delta:
+        if high >= largest:
             return math.inf
-        x = min(above[0] + FIRST_STEP, last)
-        above, below = (x, excess(math.exp(x))), above
-    if math.isinf(below[0]):
-        return smallest_root(lambda epsilon: excess(epsilon) <= 0.0, 0.0, math.exp(x), tolerance=1e-9)
-    return narrowed(excess, below, above, 1e-9)[1]
+        high = min(2.0 * high, largest)
+    return smallest_root(lambda epsilon: delta_at(epsilon) <= delta, 0.0, high, tolerance=1e-9)
 
 
 def smallest_root(holds: Callable[[float], bool], low: float, high: float, *, tolerance: float = 1e-6) -> float:

@@ -11,7 +11,6 @@ import pytest
 from dp_accounting.pld import pld_pmf
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from accounting.composition.instance_blocks import adaptive_supremum
 from accounting.errors import InvalidInputError
@@ -157,18 +156,6 @@ def test_smallest_epsilon_at_its_ends() -> None:
 
 def test_smallest_epsilon_finds_everything_up_to_the_largest() -> None:
     assert smallest_epsilon(lambda e: 1.0 if e < 150.0 else 0.0, 0.5, largest=200.0) == pytest.approx(150.0)
-
-
-def test_smallest_epsilon_asks_for_few_values() -> None:
-    """A profile may take long to evaluate: bisection would ask for 40 values and more."""
-    asked: list[float] = []
-
-    def profile(epsilon: float) -> float:
-        asked.append(epsilon)
-        return float(stats.norm.sf(epsilon))
-
-    assert smallest_epsilon(profile, 1e-6) == pytest.approx(float(stats.norm.isf(1e-6)), rel=1e-8)
-    assert len(asked) <= 25
 
 
 # --- the grid -------------------------------------------------------------------------------------
