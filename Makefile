@@ -31,11 +31,11 @@ system: ## Install the Debian packages that the tests of extras need: a database
 		--no-install-recommends -o Dpkg::Options::=--force-confold $$missing >/dev/null \
 	|| echo "could not install $$missing; tests that need them will fail"
 
-test: $(VENV)/.installed-test ## Run the tests, except those of heavy extras and the long studies
+test: $(VENV)/.installed-test ## Run the tests of the library, except those of heavy extras and the long studies
 	$(BIN)/pytest -n 2 --dist worksteal -q
 
-test-extras: system docs $(VENV)/.installed-test-extras ## Run the tests of text, Beam, PostgreSQL, pages in a browser and the installed wheel
-	$(BIN)/pytest -n 2 --dist worksteal -q -m "extras and not slow" tests
+test-extras: system docs $(VENV)/.installed-test-extras ## Run the tests of benchmarks/, text, Beam, PostgreSQL, pages in a browser and the installed wheel
+	$(BIN)/pytest -n 2 --dist worksteal -q -m "(extras or programs) and not slow" tests
 
 lint: $(VENV)/.installed-all ## Check style, format and types
 	$(BIN)/ruff check .
