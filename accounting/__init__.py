@@ -5,6 +5,7 @@ from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, 
 from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.plan import Plan
 from accounting.planning import plan_budget
+from accounting.releases.release import Release
 from accounting.request import PlanRequest
 from accounting.solving import solve
 
@@ -19,6 +20,7 @@ __all__ = [
     "Plan",
     "PlanRequest",
     "PrivkdeError",
+    "Release",
     "UnlikeGuaranteesError",
     "View",
     "plan_budget",

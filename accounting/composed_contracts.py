@@ -12,7 +12,7 @@ from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, LabelResponse
 
-READ_OFF_CLASSES = "the set of labels is public: it was read off the data, which no promise here covers"
+READ_OFF_CLASSES = "the set of classes may be published although it was read off the labels: no promise here covers it"
 """One more hypothesis where classes were not declared beforehand; nothing checks it."""
 
 

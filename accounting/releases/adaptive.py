@@ -28,6 +28,8 @@ from accounting.releases.release import Part, Release
 CUT_SHARE = 0.5
 """The part of δ that pays for cuts; the rest pays for the tail beyond ε at the order α."""
 LARGEST_ORDER = 1e6
+SMALLEST_DELTA = 1e-300
+"""Below it, only releases with δ = 0 are admitted: double precision ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +101,8 @@ class AdaptiveFilter:
 
     @property
     def has_tail(self) -> bool:
-        """Whether a part of δ is left for a tail: not for δ = 0, nor for one that cannot be halved."""
-        return (1.0 - CUT_SHARE) * self.delta > 0.0
+        """Whether a part of δ is left for a tail: not for δ = 0, nor for one that cannot be halved exactly."""
+        return self.delta >= SMALLEST_DELTA
 
     def price(self, release: Release) -> Price:
         """Of all parts and times of a release."""

@@ -42,7 +42,7 @@ class Spent:
     """ε of releases together at one δ, by each way to compose them; infinite where a way proves nothing.
 
     `at_budget` is δ at the budget's ε, by the best of these ways: what is spent of δ if all of ε is used; None if
-    it was not recorded.
+    there is no budget, or it was not recorded.
     """
 
     delta: float
@@ -53,7 +53,7 @@ class Spent:
     """Cut curves for the parts that have them, privacy losses for the others."""
     adaptive: float = math.inf
     """By the adaptive filter; only for budgets that are composed by it."""
-    at_budget: float | None = 1.0
+    at_budget: float | None = None
 
     @property
     def epsilon(self) -> float:
@@ -63,7 +63,7 @@ class Spent:
     def to_json(self) -> dict[str, float | None]:
         """As plain JSON values, null for infinite."""
         ways = {way: finite(getattr(self, way)) for way in WAYS}
-        return ways | {"epsilon": finite(self.epsilon), "delta": self.at_budget}
+        return ways | {"epsilon": finite(self.epsilon), "delta_at_budget": self.at_budget}
 
 
 WAYS = tuple(field.name for field in fields(Spent) if field.name not in ("delta", "at_budget"))
@@ -91,7 +91,7 @@ def spent(releases: Sequence[Release], delta: float, *, epsilon: float | None = 
         for part in release.parts:
             parts[part] += release.times
     losses, curves = _repeated((part.profile, times) for part, times in parts.items()), Mixed.of(parts, delta)
-    at_budget = 1.0
+    at_budget = None
     if epsilon is not None:
         summed = basic_delta(releases) if basic_epsilon(releases, 1.0) <= epsilon else 1.0
         at_budget = min(summed, losses.delta(epsilon), curves.delta(epsilon))
@@ -187,7 +187,7 @@ class Choice(NamedTuple):
 class Mixed:
     """δ(ε) of parts with cut curves, whose cuts and ρ add up, and of others by their composed privacy loss.
 
-    Source: docs/proofs/releases.md, Theorem 2 (with all parts cut) and its corollary (with others).
+    Source: docs/proofs/releases.md, Theorem 2 (first with all parts cut, then with others).
     """
 
     choices: tuple[Choice, ...]

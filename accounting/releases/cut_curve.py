@@ -20,6 +20,8 @@ from accounting.numerics.profile import RELATIVE_PAD, ROUNDING
 from accounting.releases.profile_points import Profile
 
 MOST_ORDERS = 500
+SMALLEST_SLOPE = 1e-290
+"""A smaller slope could vanish by underflow, and with it mass of P; a larger one only raises moments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,13 @@ class CutCurve:
         if not 1 <= len(self.points) <= MOST_ORDERS:
             raise InvalidInputError(f"a curve of {len(self.points)} orders; give 1 to {MOST_ORDERS} of them.")
         orders, rhos = (np.array(column, dtype=np.float64) for column in zip(*self.points, strict=True))
-        if not (orders[0] > 1.0 and np.all(np.diff(orders) > 0.0) and np.all(np.isfinite(rhos)) and np.all(rhos >= 0)):
+        if not (
+            orders[0] > 1.0
+            and np.isfinite(orders[-1])
+            and np.all(np.diff(orders) > 0.0)
+            and np.all(np.isfinite(rhos))
+            and np.all(rhos >= 0)
+        ):
             raise InvalidInputError("a curve needs increasing orders above 1 and finite ρ ≥ 0; correct its points.")
 
     def at(self, orders: Array) -> Array:
@@ -69,7 +77,9 @@ class Ratios:
         epsilons, deltas = profile.columns()
         if len(epsilons) == 1:
             return Ratios(log_ratios=np.zeros(1), lower=np.ones(1), ends_with=float(deltas[0]))
-        slopes = np.append(-np.diff(deltas) / (np.exp(epsilons[:-1]) * np.expm1(np.diff(epsilons))), 0.0)
+        falls = -np.diff(deltas)
+        slopes = falls / (np.exp(epsilons[:-1]) * np.expm1(np.diff(epsilons)))
+        slopes = np.append(np.maximum(slopes, np.where(falls > 0.0, SMALLEST_SLOPE, 0.0)), 0.0)
         upper = -np.diff(slopes) + ROUNDING * (slopes[:-1] + slopes[1:])  # Q's mass at each knot after the first
         rising = epsilons[1:]
         mirrored = upper * np.exp(rising)  # P's mass at e^ε is Q's at e^−ε
@@ -83,6 +93,8 @@ class Ratios:
     def log_moments(self, orders: Array, cap: float) -> Array:
         """Ln Σ q·min(ratio, e^cap)^α at each order."""
         positive = self.lower > 0.0
+        if not np.any(positive):
+            return np.full(len(orders), -math.inf)
         exponents = np.log(self.lower[positive]) + orders[:, None] * np.minimum(self.log_ratios[positive], cap)
         peak = np.max(exponents, axis=1)
         return np.asarray(peak + np.log(np.sum(np.exp(exponents - peak[:, None]), axis=1)))

@@ -29,7 +29,10 @@ from accounting.releases.profile_points import LARGEST_EPSILON, Profile
 if TYPE_CHECKING:
     from accounting.releases.exchange import DpEvent
 
+SCHEMA = "privkde.release/1"
 MOST_TIMES = 100_000
+ROUNDING = 1.0 + 1e-6
+"""By how much a profile may exceed its own guarantee: points are rounded up on the way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +67,13 @@ class Release:
             raise InvalidInputError(f"name={self.name!r} of a release must be 1 to 200 printable characters.")
         if not self.parts:
             raise InvalidInputError(f"release {self.name!r} has no parts; give at least one.")
+        for part in self.parts:
+            known = part.profile.delta(min(self.guarantee.epsilon, LARGEST_EPSILON))
+            if known > self.guarantee.delta * ROUNDING and known > 0.0:
+                raise InvalidInputError(
+                    f"release {self.name!r} promises ({self.guarantee.epsilon:g}, {self.guarantee.delta:g}), and its"
+                    f" profile has δ={known:.3g} at that ε; state a guarantee that the profile keeps."
+                )
         require_integer("times", self.times, low=1, high=MOST_TIMES)
         require_integer("collections", self.collections, low=0, high=MOST_TIMES**2)
         object.__setattr__(self, "collections", self.collections or self.times)
@@ -137,8 +147,9 @@ class Release:
         return json.dumps(self.to_json(), allow_nan=False, ensure_ascii=False) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """The `privkde.release/1` document."""
         return {
+            "schema": SCHEMA,
             "name": self.name,
             "guarantee": self.guarantee.to_json(),
             "parts": [part.to_json() for part in self.parts],
@@ -149,12 +160,15 @@ class Release:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Release:
         """Inverse of `to_json`; also reads documents of version 0.2, which list `profiles`. Refuses anything else."""
+        schema = data.get("schema", SCHEMA) if isinstance(data, Mapping) else type(data).__name__
+        if schema != SCHEMA:
+            raise InvalidInputError(f"schema={schema!r} is not {SCHEMA!r}; write the document with `Release.dumps`.")
         try:
-            parts = data["parts"] if "parts" in data else [{"profile": points} for points in data["profiles"]]
+            guarantee = Guarantee.from_json(data["guarantee"])
             return Release(
                 name=data["name"],
-                guarantee=Guarantee.from_json(data["guarantee"]),
-                parts=tuple(_part(part) for part in parts),
+                guarantee=guarantee,
+                parts=tuple(map(_part, data["parts"])) if "parts" in data else _parts_of_0_2(data, guarantee),
                 times=data.get("times", 1),
                 collections=data.get("collections", 0),
             )
@@ -172,6 +186,17 @@ def _part(data: Mapping[str, Any]) -> Part:
             for curve in data.get("curves", ())
         ),
     )
+
+
+def _parts_of_0_2(data: Mapping[str, Any], guarantee: Guarantee) -> tuple[Part, ...]:
+    """Documents of 0.2 list profiles. If there are two, of features and label, the first was that of a forecast size.
+
+    Then only what the guarantee implies is known. Source: docs/proofs/releases.md, section 3.
+    """
+    profiles = [Profile.from_json(points) for points in data["profiles"]]
+    if len(profiles) > 1:
+        profiles = [Profile.below(implied_curve(guarantee.epsilon, guarantee.delta))]
+    return tuple(Part(profile=profile) for profile in profiles)
 
 
 def plan_parts(plan: Plan) -> tuple[Part, ...]:

@@ -16,7 +16,14 @@ from rich.console import Console
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
 from privkde.cli.parsing import Parser, read_json, read_plan, real, whole
-from privkde.display.tables import charge_table, history_table, quote_table, standing_details, standings_table
+from privkde.display.tables import (
+    charge_table,
+    history_table,
+    quote_table,
+    standing_details,
+    standings_table,
+    uses_table,
+)
 from privkde.ledger import (
     Budget,
     BudgetExceededError,
@@ -38,7 +45,7 @@ def add_budget(budget: argparse.ArgumentParser) -> None:
     for name, summary, add_options, run in (
         ("create", "open a new budget", _add_create, _create),
         ("charge", "charge a release, before it is published", _add_charge, _charge),
-        ("use", "take one of the times of a schedule, before it is published", _add_use, _use),
+        ("use", "use one collection of a schedule, before it is published", _add_use, _use),
         ("show", "what is spent and what is left", _add_show, _show),
         ("history", "all charges of a budget", _add_history, _history),
     ):
@@ -86,7 +93,7 @@ def _add_use(use: argparse.ArgumentParser) -> None:
     use.add_argument("budget", metavar="NAME")
     use.add_argument("schedule", metavar="KEY", help="the key with which the schedule was charged")
     use.add_argument("--key", required=True, metavar="TEXT", help="a key is counted only once")
-    use.add_argument("--plan", type=Path, metavar="FILE", help="the plan that is run; refused if it is another one")
+    use.add_argument("--plan", type=Path, metavar="FILE", help="the plan that is run: the one that was charged")
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -163,7 +170,7 @@ def _use(parsed: argparse.Namespace) -> int:
         except ScheduleUsedUpError as error:
             print(f"privkde: refused: {error}", file=sys.stderr)
             return EXIT_EXCEEDED
-    print(f"time {use.number} of schedule {use.schedule!r} of budget {use.budget!r}")
+    print(f"use {use.number} of schedule {use.schedule!r} of budget {use.budget!r}")
     return 0
 
 
@@ -181,11 +188,13 @@ def _show(parsed: argparse.Namespace) -> None:
 
 def _history(parsed: argparse.Namespace) -> None:
     with Ledger.open(parsed.ledger, create=False) as ledger:
-        charges = ledger.history(parsed.budget)
+        charges, uses = ledger.history(parsed.budget), ledger.uses(parsed.budget)
     if parsed.json:
         _write_json([charge.to_json() for charge in charges])
         return
     Console().print(history_table(parsed.budget, charges))
+    if uses:
+        Console().print(uses_table(uses))
 
 
 def _write_json(document: Any) -> None:

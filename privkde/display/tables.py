@@ -22,7 +22,7 @@ from privkde.learning.scoring import Accuracy
 
 if TYPE_CHECKING:
     from privkde.learning.decoding import Term
-    from privkde.ledger.records import Charge, Quote, Standing
+    from privkde.ledger.records import Charge, Quote, Standing, Use
     from privkde.protocol.model import DensityModel
     from privkde.protocol.parties import Analyzer
 
@@ -142,8 +142,9 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     table = _facts("Model")
     if not model.private:
         table.add_row("[red]not private[/red]", "[bold]not private[/bold]: the private draws came from a seed")
-    table.add_row("promise", "\n".join(str(g) for g in model.contract.guarantees))
     first = model.plans[0]
+    over = "" if first.request.releases == 1 else f" over {first.request.releases:,} releases"
+    table.add_row(f"promise{over}", "\n".join(str(g) for g in model.contract.guarantees))
     facts = first.request.facts()
     table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
     table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
@@ -203,8 +204,8 @@ def standings_table(standings: Sequence[Standing]) -> Table:
     table.add_column("budget", style="bold", overflow="fold")
     for name in ("ε spent", "δ spent", "charges"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("view")
-    table.add_column("adds by")
+    table.add_column("view", no_wrap=True)
+    table.add_column("composition")
     for standing in standings:
         budget = standing.budget
         table.add_row(
@@ -224,7 +225,7 @@ def standing_details(standing: Standing) -> list[Table]:
     """The cohorts and schedules of a budget, if it has any."""
     tables = []
     if standing.cohorts:
-        cohorts = _table("Cohorts (with what is about everybody)")
+        cohorts = _table("Cohorts (releases about everybody included)")
         cohorts.add_column("cohort", style="bold", overflow="fold")
         cohorts.add_column("ε spent", justify="right", no_wrap=True)
         for cohort, epsilon in sorted(standing.cohorts.items()):
@@ -236,9 +237,7 @@ def standing_details(standing: Standing) -> list[Table]:
         schedules.add_column("key", overflow="fold")
         schedules.add_column("used", justify="right", no_wrap=True)
         for schedule in standing.schedules:
-            schedules.add_row(
-                escape(schedule.name), escape(schedule.key), f"{schedule.used:,} of {schedule.times:,} times"
-            )
+            schedules.add_row(escape(schedule.name), escape(schedule.key), f"{schedule.used:,} of {schedule.times:,}")
         tables.append(schedules)
     return tables
 
@@ -255,9 +254,19 @@ def history_table(budget: str, charges: Sequence[Charge]) -> Table:
         promise = charge.guarantee
         numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
         created = charge.created[:16].replace("T", " ")
-        name = escape(charge.name) + ("" if charge.release.times == 1 else f", {charge.release.times:,} times")
+        name = escape(charge.name) + _collections(charge)
         name += "" if charge.cohort is None else f" ({charge.cohort})"
         table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, escape(charge.key), created)
+    return table
+
+
+def uses_table(uses: Sequence[Use]) -> Table:
+    """The collections of schedules that were used."""
+    table = _table("Uses")
+    for name in ("schedule", "№", "key", "used"):
+        table.add_column(name, overflow="fold")
+    for use in uses:
+        table.add_row(escape(use.schedule), str(use.number), escape(use.key), use.created[:16].replace("T", " "))
     return table
 
 
@@ -268,11 +277,15 @@ def charge_table(charge: Charge, standing: Standing) -> Table:
     table.add_row(
         "promise", f"{charge.guarantee}{'' if charge.release.times == 1 else f', {charge.release.times} times'}"
     )
+    if charge.release.collections > 1:
+        how = f"{charge.release.collections:,}; take each with `privkde budget use {charge.budget} {charge.key}`"
+        table.add_row("collections", escape(how))
     table.add_row("about", charge.cohort or "everybody")
     table.add_row("key", escape(charge.key))
     table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
     table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
-    table.add_row("left now", f"ε = {standing.remaining:.6g} after {standing.n_charges:,} charges")
+    after = "1 charge" if standing.n_charges == 1 else f"{standing.n_charges:,} charges"
+    table.add_row("left now", f"ε = {standing.remaining:.6g} after {after}")
     table.add_row(
         "δ spent", f"{_delta(standing.delta_spent)} of {standing.budget.delta:g} at ε = {standing.budget.epsilon:g}"
     )
@@ -284,11 +297,16 @@ def quote_table(quote: Quote) -> Table:
     table = _facts("Would cost (nothing was charged)", overflow="fold")
     table.add_row("cost", _cost(quote.before.epsilon, quote.after.epsilon))
     table.add_row("left before", f"ε = {quote.remaining:.6g}")
+    table.add_row("δ spent", f"{_delta(quote.before.at_budget)}, then {_delta(quote.after.at_budget)}")
     excess = (
         f" by ε = {quote.difference:.6g}" if math.isfinite(quote.difference) else ": δ does not suffice, whatever ε"
     )
     table.add_row("verdict", "fits" if quote.fits else f"exceeds the budget{excess}")
     return table
+
+
+def _collections(charge: Charge) -> str:
+    return "" if charge.release.collections == 1 else f", {charge.release.collections:,} collections"
 
 
 def _delta(value: float | None) -> str:

@@ -150,6 +150,11 @@ class Ledger:
         require_key(key)
         require_sha256(plan_sha256)
         require_cohort(cohort)
+        if plan_sha256 is None and release.collections != release.times:
+            raise InvalidInputError(
+                f"release {release.name!r} is made {release.times} times and counts {release.collections} collections,"
+                " which only a plan for several releases can; give its hash as plan_sha256."
+            )
         with self._store.transaction() as rows:
             budget = rows.budget(name)
             charges = rows.charges(budget)
@@ -180,11 +185,16 @@ class Ledger:
             rows.add_charge(charge)
         return charge
 
+    def uses(self, name: str) -> tuple[Use, ...]:
+        """The collections of all schedules of a budget that were used, schedule by schedule."""
+        with self._store.transaction() as rows:
+            return tuple(use for charge in rows.charges(rows.budget(name)) for use in rows.uses(charge))
+
     def use(self, name: str, schedule: str, *, key: str, plan_sha256: str | None = None) -> Use:
         """Take one of the times of a schedule that was charged with the key `schedule`, before it is published.
 
-        Give the hash of the plan that is run, and a schedule that was charged for another plan is refused. Taking one
-        again with the same key returns the same. Raises `ScheduleUsedUpError` if none is left.
+        If the schedule was charged for a plan, `plan_sha256` is the hash of the plan that is run, and must be the same.
+        Taking one again with the same key returns the same. Raises `ScheduleUsedUpError` if none is left.
         """
         require_key(key)
         require_sha256(plan_sha256)
@@ -195,7 +205,12 @@ class Ledger:
                 raise InvalidInputError(
                     f"budget {name!r} has no charge with key {schedule!r}; charge the schedule first."
                 )
-            if plan_sha256 is not None and charge.plan_sha256 != plan_sha256:
+            if charge.plan_sha256 is not None and plan_sha256 is None:
+                raise InvalidInputError(
+                    f"schedule {schedule!r} was charged for a plan, and its collections must run that plan; give its"
+                    f" hash (plan_sha256, on the command line --plan FILE), which is {charge.plan_sha256!r}."
+                )
+            if plan_sha256 != charge.plan_sha256:
                 raise InvalidInputError(
                     f"plan_sha256={plan_sha256!r} is not the plan that {schedule!r} was charged for, which is"
                     f" {charge.plan_sha256!r}; run that plan, or charge this one."
@@ -206,7 +221,7 @@ class Ledger:
                 return earlier
             if len(uses) >= charge.release.collections:
                 raise ScheduleUsedUpError(
-                    f"all {charge.release.collections} times of {charge.name!r} are used; charge another release."
+                    f"all {charge.release.collections} collections of {charge.name!r} are used; charge another release."
                 )
             use = Use(budget=name, schedule=schedule, number=len(uses) + 1, key=key, created=_now())
             rows.add_use(use)
@@ -248,7 +263,14 @@ def _quote(budget: Budget, charges: tuple[Charge, ...], release: Release, cohort
         path = _path(charges, group)
         before, paid = _releases(path), _prices(budget, path)
         after = composed(budget, (*before, release), paid)
-        quotes.append(Quote(budget=budget, before=composed(budget, before, paid), after=after))
+        quotes.append(
+            Quote(
+                budget=budget,
+                before=composed(budget, before, paid),
+                after=after,
+                by_sums=_by_sums(budget, path),
+            )
+        )
     return max(quotes, key=lambda quote: _cost(quote.after))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from accounting import Adjacency, Guarantee, InvalidInputError, UnlikeGuaranteesError, View
 from accounting.errors import require_choice, require_real
-from accounting.releases.adaptive import AdaptiveFilter, Price
+from accounting.releases.adaptive import CUT_SHARE, AdaptiveFilter, Price
 from accounting.releases.composing import Spent, finite
 from accounting.releases.release import Release
 from privkde.ledger.refusals import BudgetExceededError
@@ -160,6 +160,7 @@ class Charge:
             "name": self.name,
             "guarantee": self.guarantee.to_json(),
             "times": self.release.times,
+            "collections": self.release.collections,
             "cohort": self.cohort,
             "plan_sha256": self.plan_sha256,
             "price": None if self.price is None else self.price.to_json(),
@@ -204,8 +205,8 @@ class Schedule:
 class Standing:
     """What is spent of a budget, and what is left.
 
-    The budget is the promise. What is spent so far is less, but not a promise: more may follow. With cohorts, all
-    numbers are those of the cohort for which most is spent.
+    The budget is the promise for all that may follow. With cohorts, all numbers are those of the cohort for which most
+    is spent.
     """
 
     budget: Budget
@@ -269,6 +270,8 @@ class Quote:
     budget: Budget
     before: Spent
     after: Spent
+    by_sums: bool = False
+    """Whether ε and δ of an adaptive budget just add up."""
 
     @property
     def requested(self) -> float:
@@ -294,7 +297,12 @@ class Quote:
         """Raise `BudgetExceededError` unless the release fits."""
         if not self.fits:
             raise BudgetExceededError(
-                self.budget.name, requested=self.requested, remaining=self.remaining, delta=self.budget.delta
+                self.budget.name,
+                requested=self.requested,
+                remaining=self.remaining,
+                delta=self.budget.delta,
+                delta_spent=self.before.at_budget,
+                delta_share=CUT_SHARE if self.budget.filter is not None and not self.by_sums else 1.0,
             )
 
     def to_json(self) -> dict[str, Any]:

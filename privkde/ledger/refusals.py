@@ -14,19 +14,30 @@ class BudgetExceededError(PrivkdeError):
     be promised at that δ after it), `remaining` is what was left before it, `difference` is what is missing.
     """
 
-    def __init__(self, budget: str, *, requested: float, remaining: float, delta: float) -> None:
+    def __init__(
+        self,
+        budget: str,
+        *,
+        requested: float,
+        remaining: float,
+        delta: float,
+        delta_spent: float | None = None,
+        delta_share: float = 1.0,
+    ) -> None:
         self.budget, self.requested, self.remaining = budget, requested, remaining
         self.difference = requested - remaining
         if math.isfinite(requested):
+            remedy = "release less, or with more noise" if remaining > 0.0 else "it is used up: open another one"
             super().__init__(
                 f"budget {budget!r} is exceeded: requested ε={requested:.6g}, remaining ε={remaining:.6g}, difference"
-                f" ε={self.difference:.6g} at δ={delta:g}; release less, or with more noise."
+                f" ε={self.difference:.6g} at δ={delta:g}; {remedy}."
             )
             return
+        usable, spent = delta_share * delta, "" if delta_spent is None else f", and {delta_spent:.3g} of it is spent"
+        remedy = "release what has δ = 0" if delta == 0.0 else "plan releases with a δ far below that"
         super().__init__(
-            f"budget {budget!r} is exceeded: its δ={delta:g} does not suffice, whatever ε: the δ of all releases may"
-            " add up to all of it, and in an adaptive budget to half of it; plan releases with a smaller δ"
-            f" (a hundredth of {delta:g} or less), or open a budget with a larger one."
+            f"budget {budget!r} is exceeded: its δ does not suffice, whatever ε: the δ of all releases may add up to"
+            f" {usable:.3g}{spent}; {remedy}, or open a budget with a larger δ."
         )
 
 

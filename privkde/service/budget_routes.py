@@ -121,6 +121,13 @@ async def charge(
     return paid.to_json()
 
 
+@router.get("/{name}/uses", response_model=documents.Uses, responses=NAMED, summary="Which collections were used")
+async def list_uses(ledger: AnyLedger, name: str) -> dict[str, Any]:
+    """Of all schedules, the oldest first."""
+    uses = await run_in_threadpool(ledger.uses, name)
+    return {"schema": "privkde.uses/1", "uses": [use.to_json() for use in uses]}
+
+
 @router.post(
     "/{name}/uses",
     status_code=201,

@@ -108,7 +108,10 @@ class Profile(TypedDict):
 
 
 class Costs(TypedDict):
-    """ε of releases together by each way to compose them, null where it proves nothing; `epsilon` is the least."""
+    """ε of releases together by each way to compose them, null where it proves nothing; `epsilon` is the least.
+
+    `delta_at_budget` is δ at the budget's ε; null if there is none.
+    """
 
     basic: float | None
     advanced: float | None
@@ -116,7 +119,7 @@ class Costs(TypedDict):
     renyi: float | None
     adaptive: float | None
     epsilon: float | None
-    delta: float | None
+    delta_at_budget: float | None
 
 
 class Composition(TypedDict):
@@ -196,6 +199,7 @@ class Charge(TypedDict):
     name: str
     guarantee: Guarantee
     times: int
+    collections: int
     cohort: str | None
     plan_sha256: str | None
     price: Price | None
@@ -213,6 +217,13 @@ class Use(TypedDict):
     number: int
     key: str
     created: str
+
+
+class Uses(TypedDict):
+    """The collections of schedules that were used."""
+
+    schema: Literal["privkde.uses/1"]
+    uses: list[Use]
 
 
 class Charges(TypedDict):

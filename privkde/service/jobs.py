@@ -17,8 +17,7 @@ from accounting.releases.plan_curves import profile_curves
 from accounting.releases.release import Release
 from accounting.solving import SolveRequest
 from privkde.ledger.ledger import composed
-from privkde.ledger.records import LARGEST_BUDGET, Budget
-from privkde.ledger.refusals import BudgetExceededError
+from privkde.ledger.records import LARGEST_BUDGET, Budget, Quote
 from privkde.service.requests import ChargeRequest, ComposeRequest, ProfileRequest, ReleaseRequest
 
 MOST_INSTANCES = 1_000_000
@@ -66,6 +65,8 @@ def release_of(request: ReleaseRequest) -> Release:
     if request.plan is not None:
         plan, view = Plan.from_json(request.plan), View(request.view or "communication")
         return Release.of_plan(request.name, plan, view=view, times=request.times)
+    if request.release is not None:
+        return dataclasses.replace(Release.from_json(request.release), name=request.name).repeated(request.times)
     assert request.guarantee is not None
     promise = Guarantee(**dataclasses.asdict(request.guarantee))
     return Release.of_guarantee(request.name, promise, times=request.times)
@@ -83,6 +84,8 @@ def compose_job(request: ComposeRequest) -> dict[str, Any]:
     delta = budget.delta
     charged, added = (tuple(map(release_of, releases)) for releases in (request.charged, request.releases))
     before, after = (composed(budget, releases) for releases in (charged, charged + added))
+    if request.epsilon is None:
+        before, after = (dataclasses.replace(costs, at_budget=None) for costs in (before, after))
     if not math.isfinite(before.epsilon):
         raise InvalidInputError(f"what was charged before promises nothing at delta={delta:g} any more; raise delta.")
     requested = after.epsilon - before.epsilon
@@ -97,8 +100,7 @@ def compose_job(request: ComposeRequest) -> dict[str, Any]:
     if request.epsilon is None:
         return answer
     if after.epsilon > request.epsilon:
-        remaining = request.epsilon - before.epsilon
-        raise BudgetExceededError("composition", requested=requested, remaining=remaining, delta=delta)
+        Quote(budget=budget, before=before, after=after).refuse_excess()
     return answer | {"epsilon": request.epsilon, "remaining": request.epsilon - after.epsilon}
 
 

@@ -45,13 +45,16 @@ class GuaranteeRequest(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseRequest:
-    """One thing that was or will be published: either a plan or a guarantee."""
+    """One thing that was or will be published: a plan, a guarantee or a document of the library."""
 
     __pydantic_config__ = CLOSED
 
     name: Annotated[str, Rule("what is released, in 1 to 200 printable characters")]
     plan: Annotated[dict[str, Any] | None, DescribedBy(documents.Plan), _PLAN] = None
     guarantee: Annotated[GuaranteeRequest | None, Rule("its promise, if it was not planned here", unset="none")] = None
+    release: Annotated[
+        dict[str, Any] | None, Rule("a document privkde.release/1, with its profile; `name` here counts", unset="none")
+    ] = None
     view: Annotated[str | None, Rule(f"of a plan: {_VIEW}", choices=tuple(map(str, VIEWS)), unset="communication")] = (
         None
     )
@@ -59,10 +62,12 @@ class ReleaseRequest:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if (self.plan is None) == (self.guarantee is None):
-            raise InvalidInputError(f"release {self.name!r} must have either a plan or a guarantee; give one of them.")
-        if self.view is not None and self.guarantee is not None:
-            raise InvalidInputError("view beside a guarantee: a guarantee names its own view; put it there.")
+        if [self.plan, self.guarantee, self.release].count(None) != 2:
+            raise InvalidInputError(
+                f"release {self.name!r} must have a plan, a guarantee or a release; give exactly one of them."
+            )
+        if self.view is not None and self.plan is None:
+            raise InvalidInputError("view belongs to a plan: guarantees and releases name their own; put it there.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,5 +119,5 @@ class UseRequest(Record):
 
     schedule: Annotated[str, Rule("the key with which the schedule was charged")]
     plan_sha256: Annotated[
-        str | None, Rule("hash of the plan that is run: refused if the schedule is of another", unset="not compared")
+        str | None, Rule("hash of the plan that is run, if the schedule was charged for a plan", unset="none")
     ] = None

@@ -1,4 +1,4 @@
-"""Tests in this folder are about the programs beside the library: `make test-extras` runs them, `make test` does not."""
+"""Tests in this folder are about the programs beside the library: only `make test-extras` runs them."""
 
 from __future__ import annotations
 

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounting import InvalidInputError
+from accounting import Adjacency, Guarantee, InvalidInputError, View
 from accounting.releases.adaptive import AdaptiveFilter, Price
 from accounting.releases.composing import basic_epsilon, spent
-from accounting.releases.release import Release
+from accounting.releases.profile_points import Profile
+from accounting.releases.release import Part, Release
 from tests.accounting.releases.known_releases import SMALL, plain
 from tests.plans import plan_for
 from verification.exact.adaptive_strategies import Admits, Counts, Entry, largest_delta
@@ -180,6 +181,16 @@ def test_a_first_release_that_brings_in_sums_is_tried_too(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(AdaptiveFilter, "by_sums", lambda *_: False)
     assert largest_delta(menu, STEP, either, 1.5) > 1.1e-2
+
+
+def test_mass_that_underflows_is_not_forgotten() -> None:
+    """P's mass of 1e-290 at a ratio of e^150 has a Q-mass below the smallest number; it must be cut or count."""
+    profile = Profile(points=((0.0, 1.5e-290), (150.0, 1e-290), (200.0, 0.0)))
+    promise = Guarantee(epsilon=200.0, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    rare = Release(name="rare", guarantee=promise, parts=(Part(profile=profile),))
+    for delta in (1e-299, 1e-280, 1e-250):
+        rule = AdaptiveFilter.for_budget(100.0, delta)
+        assert (rule.spent([rare]) <= 100.0) <= (profile.delta(100.0) <= delta)
 
 
 def test_prices_that_were_paid_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

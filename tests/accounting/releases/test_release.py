@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -119,6 +120,10 @@ def test_documents_of_version_0_2_are_read() -> None:
     (part,) = release.parts
     old = {"name": "plain", "guarantee": release.guarantee.to_json(), "profiles": [part.profile.to_json()]}
     assert Release.from_json(old) == release
+    labeled = old | {
+        "profiles": [[[0.0, 1e-9], [0.1, 0.0]], [[0.0, 0.1], [0.4, 0.0]]]
+    }  # of a forecast size, of a label
+    assert Release.from_json(labeled) == release
 
 
 @pytest.mark.parametrize(
@@ -128,6 +133,10 @@ def test_documents_of_version_0_2_are_read() -> None:
         {"name": "a"},
         {"name": "a", "guarantee": {}, "profiles": [[[0, 1, 2]]]},
         {"name": "a", "guarantee": plain(1.0).guarantee.to_json(), "parts": [{"profile": [[0, 0.1]], "curves": [3]}]},
+        plain(1.0).to_json() | {"schema": "privkde.release/2"},
+        plain(5.0).to_json() | {"guarantee": plain(0.001).guarantee.to_json()},
+        plain(1.0).to_json()
+        | {"parts": [{"profile": [[0, 0.1], [1, 0]], "curves": [{"cut": 0, "points": [[math.inf, 5]]}]}]},
         plain(1.0).to_json() | {"times": 0},
         plain(1.0).to_json() | {"times": True},
     ],

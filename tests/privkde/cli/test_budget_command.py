@@ -40,7 +40,7 @@ def test_create_charge_show_history(ledger: Path, capsys: pytest.CaptureFixture[
     assert ledger.exists()
     output = run(capsys, *CHARGE, "--delta", "1e-7", "--key", "week [1]")
     assert "week [1]" in output
-    assert "ε = 1 after 1 charges" in output
+    assert "ε = 1 after 1 charge" in output
     shown = json.loads(run(capsys, "show", "telemetry", "--json"))
     assert (shown["spent"], shown["remaining"], shown["n_charges"]) == (1.0, 1.0, 1)
     assert [standing["spent"] for standing in json.loads(run(capsys, "show", "--json"))] == [1.0]
@@ -176,16 +176,17 @@ def test_a_year_is_charged_at_once_and_used_week_by_week(capsys: pytest.CaptureF
         "eu",
     )
     assert "2 times" in run(capsys, *week)
-    assert "time 1 of schedule 'year'" in run(capsys, "use", "telemetry", "year", "--key", "w1")
+    assert "use 1 of schedule 'year'" in run(capsys, "use", "telemetry", "year", "--key", "w1")
     run(capsys, "use", "telemetry", "year", "--key", "w2")
     assert main(["budget", "use", "telemetry", "year", "--key", "w3"]) == 1
-    assert "all 2 times of 'week' are used" in capsys.readouterr().err
+    assert "all 2 collections of 'week' are used" in capsys.readouterr().err
     (charge,) = json.loads(run(capsys, "history", "telemetry", "--json"))
     assert (charge["times"], charge["cohort"]) == (2, "eu")
     assert json.loads(run(capsys, "show", "telemetry", "--json"))["odometer"] > 0.0
     shown = run(capsys, "show", "telemetry")
     assert re.search(r"eu +0\.2 of 2", shown)
-    assert re.search(r"week +year +2 of 2 times", shown)
+    assert re.search(r"week +year +2 of 2", shown)
+    assert re.search(r"year +2 +w2", run(capsys, "history", "telemetry"))
 
 
 def test_a_release_document_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -195,12 +196,14 @@ def test_a_release_document_is_charged_with_its_profile(capsys: pytest.CaptureFi
     (tmp_path / "query.json").write_text(query.dumps(), encoding="utf-8")
     run(capsys, *CREATE)
     charge = ("charge", "telemetry", "--release", "query.json", "--name", "a query", "--key", "q", "--times", "3")
-    assert "3 times" in run(capsys, *charge)
+    assert "3; take each with" in run(capsys, *charge)
     (charged,) = json.loads(run(capsys, "history", "telemetry", "--json"))
     assert (charged["name"], charged["times"]) == ("a query", 3)
     assert charged["spent_after"] < 3 * query.guarantee.epsilon
     (tmp_path / "query.json").write_text('{"name": "query"}', encoding="utf-8")
     assert "malformed" in refuse(capsys, "budget", *charge[:-4], "--key", "r")
+    (tmp_path / "query.json").write_text('{"schema": "privkde.plan/1"}', encoding="utf-8")
+    assert "is not 'privkde.release/1'" in refuse(capsys, "budget", *charge[:-4], "--key", "r")
     assert "--delta belongs to --epsilon" in refuse(capsys, "budget", *charge, "--delta", "0.1")
 
 
@@ -214,5 +217,5 @@ def test_a_use_names_its_plan(capsys: pytest.CaptureFixture[str]) -> None:
         Path(name).write_text(plan.dumps(), encoding="utf-8")
     run(capsys, *CREATE)
     run(capsys, "charge", "telemetry", "--plan", "ours", "--name", "week", "--key", "year", "--times", "2")
-    assert "time 1" in run(capsys, "use", "telemetry", "year", "--key", "w1", "--plan", "ours")
+    assert "use 1" in run(capsys, "use", "telemetry", "year", "--key", "w1", "--plan", "ours")
     assert "is not the plan" in refuse(capsys, "budget", "use", "telemetry", "year", "--key", "w2", "--plan", "other")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sqlite3
@@ -227,7 +228,7 @@ def test_documents_name_their_schemas(tmp_path: Path) -> None:
     assert (document["schema"], document["spent_before"], document["spent_after"]) == ("privkde.charge/1", 0.0, 0.5)
     assert document["guarantee"]["epsilon"] == 0.5
     others = dict.fromkeys(("advanced", "pld", "renyi", "adaptive"))
-    assert standing["ladder"] == {"basic": 0.5, **others, "epsilon": 0.5, "delta": 0.0}
+    assert standing["ladder"] == {"basic": 0.5, **others, "epsilon": 0.5, "delta_at_budget": 0.0}
     assert (standing["delta_spent"], standing["delta_remaining"], standing["odometer"]) == (0.0, 0.0, 0.5)
     json.dumps([standing, document], allow_nan=False)
 
@@ -291,7 +292,7 @@ def test_a_schedule_is_charged_at_once_and_used_time_by_time(where: str) -> None
         first = ledger.use("a", "year", key="week 1")
         assert ledger.use("a", "year", key="week 1") == first
         assert [ledger.use("a", "year", key=f"week {i}").number for i in (2, 3)] == [2, 3]
-        with pytest.raises(ScheduleUsedUpError, match="all 3 times"):
+        with pytest.raises(ScheduleUsedUpError, match="all 3 collections"):
             ledger.use("a", "year", key="week 4")
         with pytest.raises(InvalidInputError, match="no charge with key 'month'"):
             ledger.use("a", "month", key="week 4")
@@ -309,7 +310,22 @@ def test_a_schedule_is_used_for_the_plan_that_was_charged(where: str) -> None:
         assert ledger.use("a", "year", key="week 1", plan_sha256=ours).number == 1
         with pytest.raises(InvalidInputError, match="is not the plan that 'year' was charged for"):
             ledger.use("a", "year", key="week 2", plan_sha256=other)
-        assert ledger.use("a", "year", key="week 2").number == 2
+        with pytest.raises(InvalidInputError, match="must run that plan"):
+            ledger.use("a", "year", key="week 2")
+        ledger.use("a", "year", key="week 2", plan_sha256=ours)
+        assert [(use.schedule, use.number, use.key) for use in ledger.uses("a")] == [
+            ("year", 1, "week 1"),
+            ("year", 2, "week 2"),
+        ]
+
+
+def test_only_a_plan_holds_more_collections_than_times(where: str) -> None:
+    many = dataclasses.replace(release(0.1), collections=1000)
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-6)
+        with pytest.raises(InvalidInputError, match="counts 1000 collections"):
+            ledger.charge("a", many, key="1")
+        assert ledger.charge("a", many, key="1", plan_sha256="a" * 64).to_json()["collections"] == 1000
 
 
 def test_cohorts_are_charged_in_parallel(where: str) -> None:
@@ -338,8 +354,14 @@ def test_a_refusal_names_delta_where_delta_is_the_cause(where: str) -> None:
     with Ledger.open(where) as ledger:
         ledger.create("a", epsilon=9.0, delta=1e-6)
         ledger.charge("a", release(0.1, 4e-7), key="1")
-        with pytest.raises(BudgetExceededError, match=r"its δ=1e-06 does not suffice, whatever ε: .* to half of it"):
+        with pytest.raises(BudgetExceededError, match=r"add up to 5e-07, and 4e-07 of it is spent; plan"):
             ledger.charge("a", release(0.1, 4e-7), key="2")
+        ledger.create("pure", epsilon=1.0, delta=0.0)
+        with pytest.raises(BudgetExceededError, match=r"add up to 0, and 0 of it is spent; release what has δ = 0"):
+            ledger.charge("pure", release(0.1, 1e-9), key="1")
+        ledger.charge("pure", release(1.0), key="1")
+        with pytest.raises(BudgetExceededError, match="it is used up: open another one"):
+            ledger.charge("pure", release(0.1), key="2")
 
 
 def test_prices_are_kept_with_their_charges(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
