@@ -18,7 +18,7 @@ import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from accounting import PlanRequest, plan_budget, solve
+from accounting import Adjacency, Guarantee, PlanRequest, Release, View, plan_budget, solve
 from accounting.fields import fields_of
 from accounting.solving import SolveRequest
 from privkde.service import Settings, create_app
@@ -399,6 +399,8 @@ def test_plans_compose_far_below_their_sum(client: TestClient) -> None:
         {"name": "a", "guarantee": {"epsilon": 1.0, "view": "x"}},
         {"name": "a", "plan": {}},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "plan": {}},
+        {"name": "a", "guarantee": {"epsilon": 1.0}, "release": {}},
+        {"name": "a", "release": {}},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "times": 0},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "more": 0},
         {"name": "a", "guarantee": {"epsilon": 1.0}, "view": "model"},
@@ -448,6 +450,28 @@ def test_writing_needs_the_token(client: TestClient) -> None:
         problem(refused, "unauthorized")
         assert refused.headers["WWW-Authenticate"] == "Bearer"
     problem(client.get("/v1/budgets/x"), "unknown-budget")
+
+
+def test_a_schedule_of_a_release_document_is_used_and_listed(client: TestClient) -> None:
+    promise = Guarantee(epsilon=0.1, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    document = json.loads(Release.of_guarantee("elsewhere", promise).dumps())
+    headers = {"Authorization": "Bearer secret"}
+    client.post("/v1/budgets", json={"name": "weeks", "epsilon": 1.0, "delta": 1e-6}, headers=headers)
+    year = {"name": "weeks", "release": document, "times": 2}
+    charged = client.post("/v1/budgets/weeks/charges", json=year, headers=headers | {"Idempotency-Key": "y"})
+    assert (charged.json()["name"], charged.json()["collections"]) == ("weeks", 2)
+    for number in (1, 2):
+        key = {"Idempotency-Key": f"w{number}"}
+        used = client.post("/v1/budgets/weeks/uses", json={"schedule": "y"}, headers=headers | key)
+        assert (used.status_code, used.json()["number"]) == (201, number)
+    third = client.post("/v1/budgets/weeks/uses", json={"schedule": "y"}, headers=headers | {"Idempotency-Key": "w3"})
+    problem(third, "schedule-used-up")
+    assert [use["key"] for use in client.get("/v1/budgets/weeks/uses").json()["uses"]] == ["w1", "w2"]
+    standing = client.get("/v1/budgets/weeks").json()
+    assert standing["schedules"] == [{"name": "weeks", "key": "y", "used": 2, "times": 2}]
+    altered = year | {"release": document | {"schema": "privkde.plan/1"}}
+    refused = client.post("/v1/budgets/weeks/quote", json=altered)
+    assert "privkde.release/1" in problem(refused, "invalid-input")["detail"]
 
 
 def test_a_charge_needs_a_key(client: TestClient) -> None:
