@@ -91,7 +91,9 @@ def test_what_does_not_apply_is_not_run(tiny: Matrix) -> None:
     assert labeled.outcomes["keeping"] is Outcome.NOT_REFUTED
 
 
+@pytest.mark.slow
 def test_workers_find_the_same() -> None:
+    """By default an audit has workers (`test_auditing`), by the same `spread`."""
     seen: list[tuple[int, int, str]] = []
     asked: dict[str, Any] = {"only": ("tail dropped",), "plans": ("poisson",), "check_modules": (HERE,)}
     there = run_matrix(QUICK, lambda *news: seen.append(news), ("noise",), **asked, workers=2)
