@@ -185,10 +185,11 @@ class TestFindings:
     def test_an_honest_system_is_not_refuted(self, changes: dict[str, Any]) -> None:
         not_refuted(changes)
 
+    @pytest.mark.slow
     def test_joint_labels_are_not_refuted_state_one_unit_and_predict_nothing(self) -> None:
         """A bias of a class's share is no bias of a density; the prediction is for classes of equal size."""
         with patch("privkde.learning.prediction.expected_error", side_effect=AssertionError("not to be asked")):
-            outcome = not_refuted({**JOINT, **POISSON, "dim": 2})
+            outcome = not_refuted({**JOINT, **POISSON})
         assert "class's share of the users" in outcome.note
         share = found_share(outcome.note)
         assert share > 0.0
