@@ -13,8 +13,10 @@ SMALL: dict[str, Any] = {
     "epsilon": 4.0,
     "delta": 1e-5,
     "accountant": "pld",
+    "bitsum": "poisson",
     "allow_useless": True,
 }
+"""Poisson noise is planned soonest."""
 KINDS: dict[str, dict[str, Any]] = {
     **{bitsum: {"bitsum": bitsum} for bitsum in BITSUMS},
     "pure": {"bitsum": "pure", "delta": 0.0, "accountant": "basic"},

@@ -16,6 +16,8 @@ from tests.verification.stand_ins import BROKEN, CHECKS, DRAWN, ENDLESS, FLIPS
 from verification import FULL, QUICK, AuditReport, audit
 from verification import auditing as runner
 from verification.reporting.document import Outcome
+from verification.statistical.distinguishers import arena, faithful
+from verification.statistical.execution import count_checks, order
 from verification.verdicts import Check, Layer
 
 REQUEST: dict[str, Any] = {
@@ -29,6 +31,12 @@ REQUEST: dict[str, Any] = {
     "accountant": "pld",
 }
 
+FEWER: list[tuple[Any, str, int]] = [
+    (arena, "SAMPLES", 2_000),
+    (faithful, "MESSAGES", 50_000),
+    (order, "RELEASES", 200),
+    (count_checks, "STAGE_REPETITIONS", 400),
+]
 REAL_LAYERS = runner.LAYER_MODULES
 
 
@@ -187,9 +195,16 @@ def real(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("real")
-def test_all_layers_on_an_honest_plan() -> None:
-    """Seeded, so never flaky; by chance an honest plan is refuted with probability `false_alarm_rate` at most."""
-    report = run()
+@pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
+def test_all_layers_on_an_honest_plan(bitsum: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded, so never flaky; by chance an honest plan is refuted with probability `false_alarm_rate` at most.
+
+    By default with fewer samples than an audit draws, at the same level.
+    """
+    if bitsum == "poisson":
+        for module, name, value in FEWER:
+            monkeypatch.setattr(module, name, value)
+    report = run(plan_for(**REQUEST | {"bitsum": bitsum}))
     assert [one.name for one in report.refuted] == []
     assert (report.verdict, report.exit_code) == (Outcome.NOT_REFUTED, 0)
     assert {one.layer for one in report.results} == set(Layer)

@@ -10,7 +10,7 @@ import pytest
 from tests.plans import plan_for
 from verification.certified.neighbors import neighbors
 
-BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5}
+BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5, "bitsum": "poisson"}
 
 
 @pytest.mark.parametrize(

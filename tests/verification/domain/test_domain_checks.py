@@ -15,6 +15,7 @@ from accounting.composition.rung import Touched
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BITSUMS, GaussianMechanism, LabelResponse
 from privkde.draws.sampling import integers_below, normals
+from privkde.kernels import norms
 from privkde.kernels.inner_product import IdentityFamily, InnerProductFamily, SignFamily
 from privkde.protocol import announcement
 from privkde.protocol.inputs import checked_vectors
@@ -133,6 +134,11 @@ def test_a_client_that_does_not_project_is_refuted_unless_features_are_held(kind
         assert not run("client-domain", kind).refuted
         with mock.patch.object(InnerProductFamily, "_held", only_clipped):
             assert run("client-domain", kind).refuted
+
+
+def test_a_client_that_finds_every_vector_short_is_refuted() -> None:
+    with mock.patch.object(norms, "row_norms", lambda rows: np.zeros(len(rows))):
+        assert run("client-domain", "identity").refuted
 
 
 def test_a_missing_clip_is_refuted() -> None:

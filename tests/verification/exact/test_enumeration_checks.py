@@ -24,6 +24,7 @@ from accounting.mechanisms import (
     RandomizedResponse,
     ThreeNegativeBinomial,
 )
+from accounting.numerics.profile import ProfileTable
 from privkde.kernels.inner_product import IdentityFamily
 from tests.plans import plan_for
 from verification import miniature
@@ -50,8 +51,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "labels": {"repetitions": 16, "classes": 2, "label_epsilon": 1.5},
     "joint": {"kernel": "inner-product", "classes": 2, "labels": "joint", "accountant": "geometric"},
 }
-TAKE_LONG = ("hashed-shifts", "signs-shifts", "joint")
-"""Shifts are counted for `geometric`, too, and the other kernels and labels are those of quicker kinds or checks."""
+BY_DEFAULT = ("poisson", "pure", "labels")
+"""With joint labels below, every check; faults are planted in other kinds, too."""
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +74,7 @@ def run(name: str, kind: str, effort: Any = QUICK) -> Finding:
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in TAKE_LONG else ()) for kind in KINDS]
+    "kind", [pytest.param(kind, marks=() if kind in BY_DEFAULT else pytest.mark.slow) for kind in KINDS]
 )
 def test_honest_systems_pass_and_something_was_compared(kind: str) -> None:
     subject = Subject(plan=plan_of(kind))
@@ -123,26 +124,30 @@ def test_a_profile_that_is_one_percent_too_low_is_refuted() -> None:
         assert run("exact-instance", "rr").refuted
 
 
-def test_a_profile_that_claims_nothing_is_lost_is_refuted() -> None:
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [
+        (PoissonNoise, "poisson"),
+        pytest.param(ThreeNegativeBinomial, "3nb", marks=pytest.mark.slow),
+        pytest.param(RandomizedResponse, "rr", marks=pytest.mark.slow),
+    ],
+)
+@pytest.mark.parametrize("start", [0.0, 0.5])
+def test_a_profile_that_claims_nothing_is_lost_is_refuted(protocol: Any, kind: str, start: float) -> None:
     """The worst lie, δ(ε) = 0 without being pure: everywhere, or from some ε on."""
-    honest = BitsumProtocol.delta
-    for protocol, kind in (
-        (PoissonNoise, "poisson"), (ThreeNegativeBinomial, "3nb"), (RandomizedResponse, "rr"),
-    ):  # fmt: skip
-        for start in (0.0, 0.5):
-            truth = protocol.__dict__.get("delta", honest)
+    truth = protocol.__dict__.get("delta", BitsumProtocol.delta)
 
-            def nothing(self: BitsumProtocol, epsilon: float, start: float = start, truth: Any = truth) -> float:
-                return 0.0 if epsilon >= start else float(truth(self, epsilon))
+    def nothing(self: BitsumProtocol, epsilon: float) -> float:
+        return 0.0 if epsilon >= start else float(truth(self, epsilon))
 
-            plan = plan_of(kind)
-            small = miniature.miniature(plan, users=3, dim=1, repetitions=1, epsilon=1.0, delta=0.01)
-            with (
-                mock.patch.object(protocol, "delta", nothing),
-                mock.patch.object(checks, "miniature", return_value=small),
-            ):
-                found = CHECKS[0].run(Subject(plan=plan), QUICK, 1)
-            assert found.refuted, (kind, start, found.note)
+    plan = plan_of(kind)
+    small = miniature.miniature(plan, users=3, dim=1, repetitions=1, epsilon=1.0, delta=0.01)
+    with (
+        mock.patch.object(protocol, "delta", nothing),
+        mock.patch.object(checks, "miniature", return_value=small),
+    ):
+        found = CHECKS[0].run(Subject(plan=plan), QUICK, 1)
+    assert found.refuted, found.note
 
 
 def test_a_pure_protocol_that_claims_too_much_is_refuted() -> None:
@@ -161,11 +166,11 @@ SPARED = (0.2, 0.1, 0.01, 1e-3, 1e-4)
 @pytest.mark.parametrize(
     ("rung", "kind", "names"),
     [
-        (PrivacyLossComposition, "rr", ("exact-composition", "exact-kde")),
+        pytest.param(PrivacyLossComposition, "rr", ("exact-composition", "exact-kde"), marks=pytest.mark.slow),
         (PrivacyLossComposition, "labels", ("exact-composition", "exact-kde", "exact-classifier")),
         pytest.param(PrivacyLossComposition, "3nb", ("exact-composition", "exact-kde"), marks=pytest.mark.slow),
         (PrivacyLossComposition, "poisson", ("exact-composition", "exact-kde")),
-        (Geometric, "geometric", ("exact-composition",)),
+        pytest.param(Geometric, "geometric", ("exact-composition",), marks=pytest.mark.slow),
         (Geometric, "joint", ("exact-joint",)),
         pytest.param(Geometric, "joint", ("exact-composition", "exact-kde"), marks=pytest.mark.slow),
     ],
@@ -270,6 +275,12 @@ def test_composition_that_forgets_the_count_is_refuted() -> None:
         assert run("exact-composition", "poisson").refuted
 
 
+def test_a_composition_in_one_direction_is_refuted() -> None:
+    with mock.patch.object(ProfileTable, "reversed", lambda self: self):
+        miniature._made.cache_clear()
+        assert run("exact-composition", "poisson").refuted
+
+
 def test_wrong_sensitivity_count_is_refuted() -> None:
     honest = KernelFacts.touched.fget  # type: ignore[attr-defined]
 
@@ -282,6 +293,7 @@ def test_wrong_sensitivity_count_is_refuted() -> None:
         assert run("exact-kde", "hashed").refuted
 
 
+@pytest.mark.slow
 def test_missing_clip_is_refuted() -> None:
     def unclipped(self: IdentityFamily, x: Any) -> Any:
         return self.query_features(x) / self._bound
@@ -290,16 +302,15 @@ def test_missing_clip_is_refuted() -> None:
         assert run("exact-kde", "geometric").refuted
 
 
-def test_half_the_squared_shift_is_refuted() -> None:
-    honest = KernelFacts.touched.fget  # type: ignore[attr-defined]
-
-    def half(self: KernelFacts) -> Touched:
-        touched: Touched = honest(self)
-        return dataclasses.replace(touched, squared_shift=touched.shift_budget / 2.0)
-
-    with mock.patch.object(KernelFacts, "touched", property(half)):
+@pytest.mark.parametrize(
+    ("name", "kind"), [("exact-joint", "joint"), pytest.param("exact-kde", "geometric", marks=pytest.mark.slow)]
+)
+def test_half_the_squared_shift_is_refuted(name: str, kind: str) -> None:
+    honest = Touched.shift_budget.fget  # type: ignore[attr-defined]
+    plan_of(kind)
+    with mock.patch.object(Touched, "shift_budget", property(lambda self: honest(self) / 2.0)):
         miniature._made.cache_clear()
-        assert run("exact-kde", "geometric").refuted
+        assert run(name, kind).refuted
 
 
 def test_label_response_off_by_the_uniform_term_is_refuted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from functools import cache
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,6 +95,12 @@ def with_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report_figures, "find_spec", find_spec)
 
 
+@cache
+def drawn_page() -> str:
+    """With figures."""
+    return page.render(run())
+
+
 def refuted() -> AuditReport:
     return run(tampered(plan_for(**REQUEST), 0.01))
 
@@ -177,7 +184,7 @@ def test_a_check_that_stopped_has_the_type_of_its_error(monkeypatch: pytest.Monk
 
 @pytest.mark.usefixtures("with_figures")
 def test_the_page_stands_alone_and_is_well_formed() -> None:
-    source = page.render(run())
+    source = drawn_page()
     found = Page(source)
     assert found.open == []
     assert len(found.ids) == len(set(found.ids))
@@ -390,7 +397,7 @@ def test_separate_labels_lead_with_the_whole_record() -> None:
 
 @pytest.mark.usefixtures("with_figures")
 def test_the_page_says_whose_bounds_are_drawn_and_which_route_a_check_takes() -> None:
-    text = Page(page.render(run())).text
+    text = Page(drawn_page()).text
     for expected in (
         "Full squares belong to two records that people may hold",
         "at least (certified for two records)",
@@ -416,11 +423,11 @@ def test_without_a_bound_only_queries_are_shown() -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"classes": 2, "label_epsilon": 1.0},
-        {"kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint"},
+        {"kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint", "bitsum": "poisson"},
         {"bitsum": "pure", "delta": 0.0, "accountant": "basic", "epsilon": 20.0},
-        {"bitsum": "3nb"},
+        pytest.param({"bitsum": "3nb"}, marks=pytest.mark.slow),
     ],
 )
 def test_every_kind_of_plan_has_a_page_and_an_entry(more: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

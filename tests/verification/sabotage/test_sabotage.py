@@ -5,86 +5,24 @@ from __future__ import annotations
 import inspect
 import io
 import json
-import math
 import sys
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 
 from accounting import InvalidInputError, Plan, PlanRequest, planning
-from accounting.mechanisms import RandomizedResponse
-from privkde.bitsum import Tally, executed
-from privkde.draws.randomness import private_randomness
-from privkde.protocol import parties
-from privkde.protocol.announcement import Announcement
-from privkde.protocol.label_round import randomize_labels
-from privkde.protocol.parties import Shuffler
 from tests.plans import shared_plan
 from verification import miniature
+from verification.exact import adaptive_strategies, budget_checks
 from verification.sabotage import Matrix, Outcome, Row, Saboteur, run_matrix, saboteurs
 from verification.sabotage import saboteur as at_work
 from verification.sabotage.plans import HONEST_PLANS
 from verification.sabotage.saboteur import forget
-from verification.verdicts import QUICK, Check, Effort, Finding, Layer, Subject, finding
+from verification.verdicts import QUICK
 
-HERE = "tests.verification.sabotage.test_sabotage"
-
-
-def _corrected(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """The expected count of 300 ones among 1,000 users must be estimated as 300."""
-    law, n = subject.plan.protocol(), 1000
-    assert isinstance(law, RandomizedResponse)
-    expected = 300 + (n - 600) * law.flip_probability
-    counts = Tally(np.array([expected]), np.array([n - expected]))
-    off = abs(float(executed(law).estimate(counts, n)[0]) - 300.0)
-    return finding("flips are undone", statistic=off, bound=1e-6, found="they are not")
-
-
-def _kept(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """How often labels are kept, with a margin of 8 standard deviations (two-sided level below 2e-15, normal)."""
-    response, runs = subject.plan.request.label_response(), 40_000
-    assert response is not None
-    reported = randomize_labels(np.zeros(runs, np.int64), response, stream=private_randomness(seed))
-    p = response.keep_probability
-    off = abs(float(np.mean(reported == 0)) - p)
-    bound = 8.0 * math.sqrt(p * (1.0 - p) / runs)
-    return finding("labels are kept as declared", statistic=off, bound=bound, found="no")
-
-
-def _order(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """Messages come in by instance; 32 of them leave in that order with probability 1/32! only."""
-    announcement = Announcement(plan=subject.plan, public_seed="00" * 16)
-    shuffler = Shuffler(announcement, stream=private_randomness(seed))
-    left = np.asarray(getattr(parties, "permutation")(32, shuffler._stream), np.float64)  # noqa: B009 (as it is now)
-    kept = float(np.all(np.diff(left) > 0))
-    return finding("the shuffler shuffles", statistic=kept, bound=0.5, found="in order")
-
-
-def _broken(subject: Subject, effort: Effort, seed: int) -> Finding:
-    if dict(subject.plan.parameters).get("flip_probability", 1.0) < 0.08:
-        raise ArithmeticError
-    return finding("nothing", statistic=0.0, bound=1.0, found="")
-
-
-def _is(bitsum: str) -> Any:
-    return lambda subject: subject.plan.bitsum == bitsum and subject.plan.request.n_protocols == 1
-
-
-CHECKS = (
-    Check(name="correction", layer=Layer.EXACT, about="", run=_corrected, applies=_is("rr")),
-    Check(
-        name="keeping",
-        layer=Layer.STATISTICAL,
-        about="",
-        run=_kept,
-        applies=lambda subject: subject.plan.request.label_response() is not None,
-    ),
-    Check(name="order", layer=Layer.STATISTICAL, about="", run=_order, applies=_is("rr")),
-    Check(name="fragile", layer=Layer.EXACT, about="", run=_broken, applies=_is("rr")),
-)
+HERE = "tests.verification.sabotage.tiny_checks"
 CHEAP = ("rr without correction", "labels: uniform over all", "shuffler keeps the order", "plan altered by hand")
 
 
@@ -153,19 +91,15 @@ def test_what_does_not_apply_is_not_run(tiny: Matrix) -> None:
     assert labeled.outcomes["keeping"] is Outcome.NOT_REFUTED
 
 
-def test_workers_find_the_same(tiny: Matrix) -> None:
+@pytest.mark.slow
+def test_workers_find_the_same() -> None:
+    """By default an audit has workers (`test_auditing`), by the same `spread`."""
     seen: list[tuple[int, int, str]] = []
-    there = run_matrix(
-        QUICK,
-        lambda *news: seen.append(news),
-        ("correction",),
-        only=CHEAP[:1],
-        plans=("labels",),
-        check_modules=(HERE,),
-        workers=2,
-    )
-    here = {row.name: row.outcomes for row in tiny.rows if not row.honest or row.plan == "labels"}
-    assert [row.outcomes["correction"] for row in there.rows] == [here[row.name]["correction"] for row in there.rows]
+    asked: dict[str, Any] = {"only": ("tail dropped",), "plans": ("poisson",), "check_modules": (HERE,)}
+    there = run_matrix(QUICK, lambda *news: seen.append(news), ("noise",), **asked, workers=2)
+    here = run_matrix(QUICK, None, ("noise",), **asked, workers=1)
+    assert [row.outcomes["noise"] for row in here.rows] == [Outcome.NOT_REFUTED, Outcome.REFUTED]
+    assert [row.outcomes for row in there.rows] == [row.outcomes for row in here.rows]
     assert sorted(news[:2] for news in seen) == [(1, 2), (2, 2)]
 
 
@@ -213,9 +147,15 @@ def test_unknown_names() -> None:
             run_matrix(check_modules=(HERE,), **names)  # type: ignore[arg-type]
 
 
+@pytest.fixture(scope="module")
+def before() -> dict[tuple[str, str], Any]:
+    return _library("accounting", "privkde")
+
+
 @pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
-def test_exactly_one_thing_is_wrong_and_nothing_afterwards(saboteur: Saboteur) -> None:
-    before = _library("accounting", "privkde")
+def test_exactly_one_thing_is_wrong_and_nothing_afterwards(
+    saboteur: Saboteur, before: dict[tuple[str, str], Any]
+) -> None:
     with saboteur.plant():
         during = _library("accounting", "privkde")
     after = _library("accounting", "privkde")
@@ -251,8 +191,8 @@ FOUND_BY = {
     "whole flood by everybody": "samplers",
     "noise shares 1/(2n)": "samplers",
     "no flood": "samplers",
-    "pure with ρ = 1": "bitsum-unbiased",
-    "pure without 1/(1−q)": "bitsum-unbiased",
+    "pure with ρ = 1": "aggregated-equals-faithful",
+    "pure without 1/(1−q)": "density-unbiased",
     "labels: uniform over all": "label-response",
     "labels: e^ε/(e^ε + m)": "label-response",
     "private draws from public seed": "private-randomness",
@@ -274,11 +214,45 @@ FOUND_BY = {
 }
 
 
+PLANTED_ELSEWHERE = {
+    "rr without correction": "test_count_checks: test_bias_is_refuted",
+    "flips 10 % too rare": "test_count_checks: test_faults_of_the_randomizer_are_refuted",
+    "numpy's negative binomial": "test_count_checks: test_faults_of_the_randomizer_are_refuted",
+    "whole flood by everybody": "test_count_checks: test_faults_of_the_randomizer_are_refuted",
+    "noise shares 1/(2n)": "test_count_checks: test_faults_of_the_randomizer_are_refuted",
+    "no flood": "test_count_checks: test_faults_of_the_randomizer_are_refuted",
+    "shuffler keeps the order": "test_count_checks: test_a_shuffler_with_an_order_is_refuted",
+    "any vector is taken": "test_domain_checks: test_a_client_that_finds_every_vector_short_is_refuted",
+    "S instead of min(2S, Q)": "test_domain_checks: test_s_instead_of_2s_is_refuted",
+    "central baseline, half sensitivity": "test_domain_checks: test_half_the_sensitivity_is_refuted",
+    "joint sizes too loud": "test_domain_checks: test_sizes_told_too_loudly_are_refuted",
+    "Δ² halved": "test_enumeration_checks: test_half_the_squared_shift_is_refuted",
+    "one direction only": "test_enumeration_checks: test_a_composition_in_one_direction_is_refuted",
+    "composition forgets the count": "test_enumeration_checks: test_composition_that_forgets_the_count_is_refuted",
+}
+"""Tests of the checks that plant the same fault and run by default; here these saboteurs are slow."""
+
+
 def test_one_real_check_is_named_for_every_saboteur() -> None:
     assert set(FOUND_BY) == {one.name for one in saboteurs()}
+    assert set(PLANTED_ELSEWHERE) < set(FOUND_BY)
 
 
-@pytest.mark.parametrize("saboteur", saboteurs(), ids=lambda one: one.name)
+@pytest.fixture
+def fewer_strategies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One menu, 8 releases from it: as many as these faults need to show."""
+    monkeypatch.setattr(budget_checks, "MENUS", budget_checks.MENUS[1:])
+    monkeypatch.setattr(adaptive_strategies, "MOST_RELEASES", 8)
+
+
+@pytest.mark.usefixtures("fewer_strategies")
+@pytest.mark.parametrize(
+    "saboteur",
+    [
+        pytest.param(one, id=one.name, marks=pytest.mark.slow if one.name in PLANTED_ELSEWHERE else ())
+        for one in saboteurs()
+    ],
+)
 def test_a_real_check_refutes_the_saboteur(saboteur: Saboteur) -> None:
     check = FOUND_BY[saboteur.name]
     (row,) = run_matrix(QUICK, only=[saboteur.name], plans=(), checks=[check], workers=1).rows
@@ -294,9 +268,20 @@ def controls() -> dict[str, list[str]]:
     return {kind: sorted(names) for kind, names in found.items()}
 
 
-@pytest.mark.parametrize(("kind", "checks"), controls().items(), ids=controls())
+@pytest.mark.usefixtures("fewer_strategies")
+@pytest.mark.parametrize(
+    ("kind", "checks"),
+    [
+        pytest.param("rr", ["adaptive-budget"], id="budgets"),
+        pytest.param("few instances", ["charged-classes"], id="charges"),
+        *(pytest.param(kind, checks, id=kind, marks=pytest.mark.slow) for kind, checks in controls().items()),
+    ],
+)
 def test_the_same_checks_do_not_refute_the_honest_system(kind: str, checks: list[str]) -> None:
-    """The same plan without the fault. Seeded, so never flaky; by chance a check refutes it with probability 1e-8."""
+    """The same plan without the fault; by default for checks that have no tests of their own, which try it, too.
+
+    Seeded, so never flaky; by chance a check refutes it with probability 1e-8.
+    """
     (row,) = run_matrix(QUICK, only=(), plans=[kind], checks=checks, workers=1).rows
     assert row.outcomes == dict.fromkeys(checks, Outcome.NOT_REFUTED)
 
