@@ -83,7 +83,7 @@ def test_bad_questions(arguments: dict[str, Any], match: str) -> None:
 
 def test_unreachable_targets_say_what_is_missing() -> None:
     with pytest.raises(InfeasibleError, match=r"the predicted error is 0\.2"):
-        solve("epsilon", target_error=0.1, users=1_000, repetitions=16, **QUICK)
+        solve("epsilon", target_error=0.1, users=1_000, repetitions=16, **BASE)
 
 
 MANY: dict[str, Any] = {"users": 30_000, "dim": 8, "epsilon": 4.0, "delta": 1e-6, "accountant": "pld"}
