@@ -75,12 +75,22 @@ class DominatingLoss:
 
     def log_moment(self, tilt: float) -> float:
         """Ln E_P[e^{tilt·loss}; loss finite]."""
+        return self.log_moment_of_tilts()(tilt)
+
+    def log_moment_of_tilts(self) -> Callable[[float], float]:
+        """`log_moment`, to be asked at many tilts."""
         with np.errstate(divide="ignore"):
-            exponents = np.log(self.masses) + tilt * self.losses()
-        peak = float(np.max(exponents))
-        if not math.isfinite(peak):
-            return -math.inf
-        return peak + math.log(float(np.sum(np.exp(exponents - peak))))
+            logs = np.log(self.masses)
+        losses = self.losses()
+
+        def log_moment(tilt: float) -> float:
+            exponents = logs + tilt * losses
+            peak = float(np.max(exponents))
+            if not math.isfinite(peak):
+                return -math.inf
+            return peak + math.log(float(np.sum(np.exp(exponents - peak))))
+
+        return log_moment
 
     def tilted_power(self, times: int, tilt: float) -> ComposedLoss:
         """The loss of `times` independent instances, masses weighed by e^{tilt·loss}, convolved by `dp_accounting`.
@@ -145,24 +155,31 @@ class Repeated:
 
     def log_moment(self, tilt: float) -> float:
         """Ln E_P[e^{tilt·loss}; loss finite]."""
-        return sum(times * loss.log_moment(tilt) for loss, times in self.kinds)
+        return self.log_moment_of_tilts()(tilt)
+
+    def log_moment_of_tilts(self) -> Callable[[float], float]:
+        """`log_moment`, to be asked at many tilts."""
+        each = [(loss.log_moment_of_tilts(), times) for loss, times in self.kinds]
+        return lambda tilt: sum(times * log_moment(tilt) for log_moment, times in each)
 
     def chernoff_tilt(self, epsilon: float) -> float:
         """The tilt s ≥ 0 that minimises the Chernoff bound exp(ln E[e^{sL}] − s·ε)."""
+        log_moment = self.log_moment_of_tilts()
 
         def exponent(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            return self.log_moment(tilt) - tilt * epsilon
+            return log_moment(tilt) - tilt * epsilon
 
         best = self._best_tilt(exponent)
         return math.exp(float(best.x)) if math.isfinite(best.fun) and best.fun < 0.0 else 0.0
 
     def chernoff_epsilon(self, delta: float) -> float:
         """min_s (ln E[e^{sL}] + ln(1/delta))/s: an ε at which δ(ε) ≤ delta up to the mass at infinity."""
+        log_moment = self.log_moment_of_tilts()
 
         def bound(log_tilt: float) -> float:
             tilt = math.exp(log_tilt)
-            return max(0.0, self.log_moment(tilt) - math.log(delta)) / tilt
+            return max(0.0, log_moment(tilt) - math.log(delta)) / tilt
 
         return float(self._best_tilt(bound).fun)
 
@@ -244,9 +261,11 @@ class ComposedLoss:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on δ(ε) of the composition, rounding errors included."""
-        losses = (self.start + np.arange(len(self.tilted))) * self.step
-        first = int(np.searchsorted(losses, epsilon, side="right"))
-        above = losses[first:] - epsilon
+        below = min(max(epsilon / self.step - self.start - 2.0, 0.0), float(len(self.tilted)))
+        nearby = int(below)  # the entries before are below ε, whatever rounding does
+        losses = (self.start + np.arange(nearby, len(self.tilted))) * self.step
+        skipped = int(np.searchsorted(losses, epsilon, side="right"))
+        first, above = nearby + skipped, losses[skipped:] - epsilon
         weights = np.exp(-self.tilt * above) * -np.expm1(-above)
         scale = math.exp(min(700.0, self.log_scale - self.tilt * epsilon))
         total = float(np.dot(self.tilted[first:], weights))

@@ -140,23 +140,25 @@ class LossGrid:
         their mass (the connect-the-dots discretisation of one outcome), which leaves H unchanged at
         grid points.
         """
+        return self._tabulate(pair.losses(), pair.upper, pair.missing)
+
+    def _tabulate(self, losses: Array, upper: Array, missing: float) -> Array:
         h, n = self.step, self.n_steps
-        losses = pair.losses()
         inside = (losses > 0.0) & (losses < n * h)
-        loss, mass = losses[inside], pair.upper[inside]
+        loss, mass = losses[inside], upper[inside]
         cell = np.minimum((loss / h).astype(np.int64), n - 1)
         share = np.clip(np.expm1(cell * h - loss) / math.expm1(-h), 0.0, 1.0)
         masses = np.bincount(cell + 1, weights=mass * share, minlength=n + 1)
         masses += np.bincount(cell, weights=mass * (1.0 - share), minlength=n + 1)
         beyond = losses >= n * h
-        top = float(np.sum(pair.upper[beyond] * -np.expm1(np.minimum(n * h - losses[beyond], 0.0))))
-        above = float(np.sum(pair.upper[beyond]))
+        top = float(np.sum(upper[beyond] * -np.expm1(np.minimum(n * h - losses[beyond], 0.0))))
+        above = float(np.sum(upper[beyond]))
         # δ_i = e^{−h} δ_{i+1} + (1 − e^{−h}) P(loss > ih), from the top down.
         tails = np.cumsum(np.concatenate([[above], masses[:0:-1]]))[::-1]
         decay = math.exp(-h)
         falling, _ = scipy.signal.lfilter([-math.expm1(-h)], [1.0, -decay], tails[:-1][::-1], zi=[decay * top])
         table = np.concatenate([falling[::-1], [top]])
-        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * (tails + masses) + pair.missing)
+        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * (tails + masses) + missing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,12 @@ class ProfileTable:
     @staticmethod
     def of_pair(pair: Pair, grid: LossGrid) -> ProfileTable:
         """Tabulate one pair."""
-        return ProfileTable(grid=grid, forward=grid.tabulate(pair), backward=grid.tabulate(pair.reversed()))
+        losses = pair.losses()
+        return ProfileTable(
+            grid=grid,
+            forward=grid._tabulate(losses, pair.upper, pair.missing),
+            backward=grid._tabulate(-losses, pair.lower, pair.missing),
+        )
 
     def reversed(self) -> ProfileTable:
         """The table of (Q, P)."""

@@ -184,7 +184,7 @@ def test_advice_names_the_smaller_error(changes: dict[str, Any], best: str) -> N
 
 
 def test_plans_with_classes_carry_the_advice() -> None:
-    asked: dict[str, Any] = {**SMALL, "accountant": "basic"}
+    asked: dict[str, Any] = {**SMALL, "bitsum": "poisson", "accountant": "basic"}
     for labels in ({"label_epsilon": 0.5}, {"labels": "joint"}):
         plan = plan_budget(**asked, classes=2, **labels)
         assert plan.reasons[-1].startswith("labels: 'joint' has the smaller")

@@ -41,7 +41,7 @@ def every_part(contract: Contract) -> Iterator[Contract]:
 
 
 @given(contracts())
-@settings(max_examples=30)  # each contract has many parts
+@settings(max_examples=10)  # each contract has many parts
 def test_json_round_trip(contract: Contract) -> None:
     text = json.dumps(contract.to_json(), allow_nan=False)
     assert Contract.from_json(json.loads(text)) == contract
@@ -66,7 +66,7 @@ def test_editing_the_json_does_not_edit_the_contract() -> None:
 
 
 @given(contracts())
-@settings(max_examples=30)  # each contract has many parts
+@settings(max_examples=10)  # each contract has many parts
 def test_the_tree_says_everything(contract: Contract) -> None:
     lines = contract.tree().splitlines()
     text = contract.tree()
@@ -86,7 +86,7 @@ def test_the_tree_says_everything(contract: Contract) -> None:
 
 
 @given(contracts())
-@settings(max_examples=30)  # each contract has many parts
+@settings(max_examples=10)  # each contract has many parts
 def test_checked_and_assumed_stay_apart(contract: Contract) -> None:
     bodies = [line.lstrip("│├└─ ") for line in contract.tree().splitlines()]
     for word in ("checked", "assumed"):
@@ -155,7 +155,8 @@ def densities(draw: st.DrawFn) -> Contract:
 labels = st.builds(LabelResponse, n_classes=st.integers(2, 9), label_epsilon=st.floats(0.1, 20.0))
 
 
-@given(kdes=st.lists(densities(), min_size=1, max_size=4), label=labels)
+@given(kdes=st.lists(densities(), min_size=1, max_size=3), label=labels)
+@settings(max_examples=30)
 def test_a_classifier_promises_what_each_of_its_classes_keeps(kdes: list[Contract], label: LabelResponse) -> None:
     """A user is in one class that nobody knows beforehand: features are as safe as in the weakest of them."""
     contract = classifier_contract(kdes, label)
@@ -208,7 +209,7 @@ def test_one_class_without_protection_from_the_shuffler_leaves_none() -> None:
 
 
 @given(contracts())
-@settings(max_examples=30)  # each contract has many parts
+@settings(max_examples=10)  # each contract has many parts
 def test_a_seed_empties_every_promise_and_shows_what_it_would_have_been(contract: Contract) -> None:
     seeded = seeded_contract(contract)
     assert seeded.component == f"NOT PRIVATE (seeded randomness): {contract.component}"

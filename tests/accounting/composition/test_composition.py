@@ -174,9 +174,11 @@ def all_sequences(n_users: int, flip_probability: Fraction, times: int) -> list[
 TINY = [
     (2, Fraction(1, 4), 5),
     (3, Fraction(1, 8), 3),
-    (3, Fraction(7, 16), 5),
-    (4, Fraction(3, 8), 4),
-    (5, Fraction(1, 4), 3),
+    (3, Fraction(7, 16), 4),
+    (4, Fraction(3, 8), 3),
+    pytest.param(3, Fraction(7, 16), 5, marks=pytest.mark.slow),
+    pytest.param(4, Fraction(3, 8), 4, marks=pytest.mark.slow),
+    pytest.param(5, Fraction(1, 4), 3, marks=pytest.mark.slow),
     pytest.param(6, Fraction(1, 4), 3, marks=pytest.mark.slow),
 ]
 
@@ -211,7 +213,10 @@ def test_the_looser_rungs_bound_every_dataset(rung: Rung, n_users: int, p: Fract
     assert compared >= 1, "the claim was idle"
 
 
-@pytest.mark.parametrize(("n_users", "p", "epsilon"), [(8, Fraction(1, 8), 2.0), (12, Fraction(5, 16), 1.3)])
+@pytest.mark.parametrize(
+    ("n_users", "p", "epsilon"),
+    [(8, Fraction(1, 8), 2.0), pytest.param(12, Fraction(5, 16), 1.3, marks=pytest.mark.slow)],
+)
 def test_equal_data_of_the_others_is_not_the_worst_of_two_instances(n_users: int, p: Fraction, epsilon: float) -> None:
     """Enumeration refutes the ends m ∈ {0, n − 1} even if directions are chosen adaptively; certifying covers it."""
     law, exact = rr(n_users, p), exact_supremum(n_users, p, 2, epsilon)
@@ -228,7 +233,7 @@ def test_two_blocks_bound_every_dataset(times: int) -> None:
     assert block_size(times) == 13
     sequences = [compose([zero] * j + [one] * (times - j)) for j in (0, 6, 13, times)]
     ratios = []
-    for epsilon in (0.5, 1.5, 3.0):
+    for epsilon in (0.5, 1.5, 3.0) if times == 26 else (1.5,):
         exact = max(float(pair.hockey_stick(gamma(epsilon))) for pair in sequences)
         claimed = claimed_delta(PLD, rr(2, p), times, epsilon, exact)
         assert exact <= claimed
@@ -270,7 +275,7 @@ protocols = st.one_of(
 
 
 @given(protocols, st.integers(1, 120), deltas(-9.0, -3.0))
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_the_exact_composition_is_the_tightest(law: BitsumProtocol, times: int, delta: float) -> None:
     found = {rung.name: rung.achieved_epsilon(law, touched(times), delta) for rung in SOUND_RUNGS}
     assert all(epsilon is not None for epsilon in found.values())
@@ -297,7 +302,7 @@ def test_one_instance_is_the_instance() -> None:
 
 
 @given(protocols, st.integers(2, 200), deltas(-12.0, -3.0))
-@settings(max_examples=10)
+@settings(max_examples=5)
 def test_the_achieved_epsilon_is_where_the_excess_vanishes(law: BitsumProtocol, times: int, delta: float) -> None:
     for rung in SOUND_RUNGS:
         epsilon = rung.achieved_epsilon(law, touched(times), delta)
@@ -406,7 +411,7 @@ def test_one_direction_at_one_end_is_unsafe() -> None:
     def least_p(reverse: bool) -> float:
         """By an optimistic bound, so p cannot be smaller than this if that direction is to be safe."""
         low, high = 1e-3, 1e-2
-        while high / low > 1.0005:
+        while high / low > 1.002:
             p = math.sqrt(low * high)
             pair = rr(n, p).pair(0)
             safe = optimistic_delta(pair.reversed() if reverse else pair, k, epsilon) <= delta
@@ -491,7 +496,7 @@ published_requests = given(user_counts(5_000, 100), st.integers(1, 300), epsilon
 
 
 @published_requests
-@settings(max_examples=5)
+@settings(max_examples=3)
 def test_the_published_calibration_of_rr_keeps_its_promise(
     n_users: int, times: int, epsilon: float, delta: float
 ) -> None:

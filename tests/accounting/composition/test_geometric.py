@@ -119,12 +119,20 @@ def exact_stick(n_users: int, p: Fraction, steps: int, where: Any, epsilon: floa
     return compose(instances).hockey_stick(Fraction(math.exp(epsilon)))
 
 
-@pytest.mark.parametrize("p", [Fraction(1, 8), Fraction(1, 4), Fraction(3, 8)], ids=str)
-@pytest.mark.parametrize(("n_users", "dim", "steps"), [(2, 1, 8), (3, 2, 10), (6, 2, 5), (2, 3, 4), (2, 4, 2)])
+QUICK = [(2, 1, 8, "1/8"), (2, 1, 8, "1/4"), (3, 2, 5, "1/4"), (3, 2, 5, "3/8"), (2, 4, 2, "1/4")]
+ENUMERATED = [
+    pytest.param(*one, marks=() if one in QUICK else pytest.mark.slow)
+    for size in ((2, 1, 8), (3, 2, 5), (3, 2, 10), (6, 2, 5), (2, 3, 4), (2, 4, 2))
+    for one in ((*size, p) for p in ("1/8", "1/4", "3/8"))
+]
+
+
+@pytest.mark.parametrize(("n_users", "dim", "steps", "flip"), ENUMERATED)
 def test_never_below_enumeration(
-    n_users: int, dim: int, steps: int, p: Fraction, record_property: RecordProperty
+    n_users: int, dim: int, steps: int, flip: str, record_property: RecordProperty
 ) -> None:
     """All data of the others and all ordered pairs (x, x') of a lattice in the ball, hence both directions."""
+    p = Fraction(flip)
     worst = worst_inputs(n_users, p, dim, steps)
     exact = []
     for (value, where), epsilon in zip(worst, EPSILONS, strict=True):
@@ -254,7 +262,7 @@ def largest_cut(lost: Callable[[float], float], mass: float, uncut: float, all_c
 
 
 @pytest.mark.parametrize("away", [False, True], ids=["toward", "away"])
-@pytest.mark.parametrize("draws", [120, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [80, pytest.param(400, marks=pytest.mark.slow)])
 def test_intervals_bound_every_shift_inside(away: bool, draws: int) -> None:
     """Random atoms, intervals, cuts: the mass lost and the moment at shifts inside, from p and q themselves.
 
@@ -461,7 +469,7 @@ def test_a_finer_partition_is_never_worse(monkeypatch: pytest.MonkeyPatch) -> No
 def test_blocks_that_decide_are_computed_and_no_order_elsewhere_is_better() -> None:
     """The lazy table against all orders; what was computed before must not change the bound."""
     law, touched = rr(2_000, 0.02), shifting(64, 1.0)
-    for epsilon in (0.05, 0.7, 2.0, 6.0, 30.0):
+    for epsilon in (0.05, 2.0, 30.0):
         fresh = bound_of(law, touched)
         value = fresh.delta(epsilon)
         assert 0 < len(fresh.any_data.rates.computed) < len(ORDERS) // BLOCK

@@ -454,6 +454,7 @@ class TestCalibration:
         ]
         assert all(later <= earlier for earlier, later in itertools.pairwise(messages))
 
+    @pytest.mark.slow
     def test_tiny_epsilon(self) -> None:
         """ε₀ = 2/768 at 30 000 users: the case of basic composition over 768 instances."""
         protocol = tuned(2.0 / 768.0, 30_000, 0.5)

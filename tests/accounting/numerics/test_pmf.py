@@ -102,6 +102,7 @@ def test_a_geometric_law_is_right_to_the_digits_that_the_accountant_pads() -> No
     assert worst_relative_error(law, exact_negative_binomial(1.0, 0.9999)) < RELATIVE_PAD
 
 
+@pytest.mark.slow
 def test_the_longest_geometric_laws_are_right_to_the_digits_that_the_accountant_pads() -> None:
     law = negative_binomial(1.0, 0.99998)
     assert len(law.values) > 4_000_000

@@ -109,12 +109,17 @@ def test_discrete_laplace_and_randomized_response_against_their_masses(epsilon: 
 # Composition ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+MANY = dp.SelfComposedDpEvent(SAMPLED, 50)
+MIXED = dp.ComposedDpEvent([dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(SAMPLED, 20), dp.NoOpDpEvent()])
+
+
 @pytest.mark.parametrize(
-    "event",
+    ("event", "delta"),
     [
-        dp.SelfComposedDpEvent(SAMPLED, 50),
-        dp.ComposedDpEvent([dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(SAMPLED, 20), dp.NoOpDpEvent()]),
+        (MANY, 1e-9),
+        (MIXED, 1e-3),
+        *(pytest.param(MANY, delta, marks=pytest.mark.slow) for delta in (1e-3, 1e-6)),
+        *(pytest.param(MIXED, delta, marks=pytest.mark.slow) for delta in (1e-6, 1e-9)),
     ],
 )
 def test_composed_events_beside_the_accountant_of_dp_accounting(event: Any, delta: float) -> None:

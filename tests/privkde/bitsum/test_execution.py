@@ -169,7 +169,7 @@ def dyadic(law: BitsumProtocol) -> list[BitsumProtocol]:
 
 
 # counted users of the law; users who take part: dropouts (as if min_users allowed them), all, more
-PRESENT = [(1, 1), (2, 1), (2, 2), (2, 3), pytest.param(3, 3, marks=pytest.mark.slow)]
+PRESENT = [(1, 1), (2, 1), (1, 2), (2, 2), *(pytest.param(*more, marks=pytest.mark.slow) for more in ((2, 3), (3, 3)))]
 
 
 @pytest.mark.parametrize(("counted", "present"), PRESENT)

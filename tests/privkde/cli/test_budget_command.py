@@ -17,7 +17,9 @@ from privkde.ledger import Ledger, LedgerUnavailableError
 from tests.plans import plan_for
 from tests.privkde.cli.test_command_line import refuse
 
-SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
+SMALL: dict[str, Any] = {
+    "users": 500, "dim": 4, "repetitions": 2, "epsilon": 1.0, "delta": 1e-6, "bitsum": "poisson", "accountant": "pld"
+}  # fmt: skip
 CREATE = ("create", "telemetry", "--epsilon", "2", "--delta", "1e-6")
 CHARGE = ("charge", "telemetry", "--epsilon", "1", "--name", "week")
 
@@ -99,7 +101,8 @@ def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], 
 def test_an_altered_or_broken_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, *CREATE)
     document = plan_for(**SMALL).to_json()
-    document["instance"]["parameters"]["flip_probability"] *= 0.9
+    for name in ("total_mean", "mean_per_user"):
+        document["instance"]["parameters"][name] *= 0.5
     charge = ("budget", "charge", "telemetry", "--plan", "plan.json", "--name", "a")
     for text, message in ((json.dumps(document), "altered"), ("{", "is not JSON"), ("{}", "schema")):
         Path("plan.json").write_text(text, encoding="utf-8")

@@ -67,7 +67,7 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys)
+    text = run(capsys, "--accountant", "pld")
     for word in ("flip_probability", "pld (used)", "advanced", "basic", "paper", "Theorem 3.2"):
         assert word in text
 

@@ -16,15 +16,22 @@ from privkde.draws.sampling import normals
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.learning import baselines
 from privkde.learning.baselines import baseline, central_sums, exact_densities
-from privkde.storage.user_blocks import MOST_ROWS
+from privkde.storage import user_blocks
 from tests import twins
 from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, small_laws, unplanned
 
 DIM = 3
-USERS = 2 * MOST_ROWS + 40
+BLOCK = 64
+"""Rows that are read at once here; as many as the library takes would need thousands of users."""
+USERS = 2 * BLOCK + 40
 HASHED = ("laplacian", "exponential")
 Floats = NDArray[np.float64]
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_blocks, "MOST_ROWS", BLOCK)
 
 
 def settings(kernel: str) -> dict[str, Any]:

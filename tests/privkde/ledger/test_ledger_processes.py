@@ -28,7 +28,7 @@ def workers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-@pytest.mark.parametrize("fit", [8, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("fit", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("composition", ["basic", "pld", "adaptive"])
 def test_processes_never_overspend_and_never_pay_twice(
     where: str, workers: ProcessPoolExecutor, composition: str, fit: int

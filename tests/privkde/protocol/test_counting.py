@@ -5,7 +5,7 @@ from functools import cache, reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
@@ -71,6 +71,7 @@ def test_adding_is_associative_and_commutative_and_nothing_adds_nothing(
 
 
 @pytest.mark.parametrize("name", ["rr", "3nb", "poisson"])
+@settings(max_examples=30)
 @given(data=st.data())
 def test_order_and_bundling_do_not_matter(name: str, data: st.DataObject) -> None:
     packets, counter = mixed_packets(name), PacketCounter(announcement_of(name))

@@ -132,9 +132,8 @@ def test_the_enumeration_is_of_the_layout_that_clients_use() -> None:
 @pytest.mark.parametrize(
     ("dim", "steps", "p", "epsilons"),
     [
-        (1, 8, Fraction(1, 8), EPSILONS),
         (1, 8, Fraction(1, 4), EPSILONS),
-        (1, 8, Fraction(3, 8), EPSILONS),
+        *(pytest.param(1, 8, p, EPSILONS, marks=pytest.mark.slow) for p in (Fraction(1, 8), Fraction(3, 8))),
         (2, 2, Fraction(1, 4), (0.0, 1.5)),  # at the first the vector changes, at the last the class
         pytest.param(2, 2, Fraction(1, 4), EPSILONS, marks=pytest.mark.slow),
     ],

@@ -698,14 +698,14 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 JUNK: tuple[Any, ...] = (None, [], {}, "x", -1, 1e300, float("nan"), True, [[]], {"schema": 1})
 
 
-@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", range(len(JUNK)), ids=[str(junk) for junk in JUNK])
 def test_no_junk_anywhere_ends_in_another_error(
     number: int, every: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Values of the document replaced in turn: refused, or (where nobody relies on it) a model that works.
 
-    By default each place gets two or three kinds of junk, in the study all of them.
+    By default each place gets one or two kinds of junk, in the study all of them.
     """
     junk = JUNK[number]
     path = tmp_path / "model.npz"

@@ -222,7 +222,7 @@ class Orders(RuleBasedStateMachine):
 
 
 TestOrders = Orders.TestCase
-TestOrders.settings = settings(max_examples=100, stateful_step_count=20)
+TestOrders.settings = settings(max_examples=40, stateful_step_count=20)
 
 
 def perform(collection: Collection, call: str) -> None:

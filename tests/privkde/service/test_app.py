@@ -30,7 +30,7 @@ from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, Gua
 from privkde.service.workers import Answer, content_key
 
 HOST = "http://127.0.0.1"
-POISSON = SMALL | {"bitsum": "poisson"}
+POISSON = SMALL | {"bitsum": "poisson", "repetitions": 8}
 QUICK = POISSON | {"accountant": "basic"}
 SLOW = {"users": 30_000, "dim": 384, "epsilon": 1.0, "delta": 1e-6, "bitsum": "auto"}
 
@@ -116,23 +116,23 @@ def test_schedules_and_who_is_there_are_declared_and_in_the_form(client: TestCli
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        {"users": 300},
         {"bitsum": "poisson", "kernel": "laplacian", "dim": 2},
-        pytest.param({"kernel": "inner-product"}, marks=pytest.mark.slow),
+        pytest.param({"kernel": "inner-product", "repetitions": None}, marks=pytest.mark.slow),
         {"bitsum": "poisson", "accountant": "basic", "classes": 2, "label_epsilon": 2.0},
         {"bitsum": "poisson", "min_users": 1500},
         {"bitsum": "poisson", "releases": 4, "dropout": 0.2, "colluders": 25},
     ],
 )
 def test_a_plan_is_what_plan_budget_says(client: TestClient, changes: dict[str, Any]) -> None:
-    asked: dict[str, Any] = SMALL | changes
+    asked: dict[str, Any] = SMALL | {"repetitions": 8} | changes
     answer = client.post("/v1/plan", json=asked)
     assert answer.json() == json.loads(plan_budget(**asked).dumps())
     jsonschema.validate(answer.json(), schema("Plan"))
 
 
 def test_null_means_not_given(client: TestClient) -> None:
-    assert client.post("/v1/plan", json=SMALL | {"classes": None}).json() == client.post("/v1/plan", json=SMALL).json()
+    assert client.post("/v1/plan", json=QUICK | {"classes": None}).json() == client.post("/v1/plan", json=QUICK).json()
 
 
 def test_solving(client: TestClient) -> None:
@@ -161,20 +161,40 @@ def test_the_risk_of_a_record_is_more_than_that_of_its_vector_or_its_label(clien
 
 
 def test_an_altered_plan_has_no_profile(client: TestClient) -> None:
-    plan = client.post("/v1/plan", json=SMALL).json()
+    plan = client.post("/v1/plan", json=QUICK).json()
     plan["request"]["epsilon"] = 0.05
     assert "altered" in problem(client.post("/v1/plan/profile", json={"plan": plan}), "invalid-input")["detail"]
 
 
-@pytest.mark.parametrize(("path", "method"), OPERATIONS)
-def test_every_example_is_answered_as_documented(client: TestClient, path: str, method: str) -> None:
+def answered_as_documented(client: TestClient, path: str, method: str, body: Any) -> None:
     headers = {"Authorization": "Bearer secret", "Idempotency-Key": "example"}
     budget = example("/v1/budgets", "post") | {"name": "example"}
     client.post("/v1/budgets", json=budget, headers=headers)
     client.post("/v1/budgets/example/charges", json=RELEASE, headers=headers)
-    answer = client.request(method, path.format(name="example"), json=example(path, method), headers=headers)
+    answer = client.request(method, path.format(name="example"), json=body, headers=headers)
     assert answer.status_code in (200, 201), answer.text
     require_documented(path, method, answer)
+
+
+PLANNED = ["/v1/plan", "/v1/plan/compare", "/v1/plan/estimate", "/v1/plan/solve"]
+"""Their examples are plans that take seconds."""
+
+
+@pytest.mark.parametrize(("path", "method"), OPERATIONS)
+def test_every_example_is_answered_as_documented(client: TestClient, path: str, method: str) -> None:
+    """Examples of plans with a protocol, an accountant and repetitions that are quick."""
+    body = example(path, method)
+    if path in PLANNED:
+        (SolveRequest if path == "/v1/plan/solve" else PlanRequest)(**body)  # the example itself can be read
+        body |= {"bitsum": "poisson", "accountant": "pld", "repetitions": 4}
+        body |= {"target_error": 0.6} if path == "/v1/plan/solve" else {}
+    answered_as_documented(client, path, method, body)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", PLANNED)
+def test_examples_of_plans_are_answered_as_documented(client: TestClient, path: str) -> None:
+    answered_as_documented(client, path, "post", example(path, "post"))
 
 
 def test_the_document_holds_what_the_library_declares() -> None:
@@ -239,7 +259,7 @@ def test_bad_values(client: TestClient, body: dict[str, Any], word: str) -> None
 
 
 def test_what_cannot_be_promised(client: TestClient) -> None:
-    answer = client.post("/v1/plan", json=SMALL | {"users": 6, "epsilon": 0.1})
+    answer = client.post("/v1/plan", json=SMALL | {"users": 6, "epsilon": 0.1, "accountant": "paper"})
     assert "users" in problem(answer, "infeasible")["detail"]
 
 
@@ -333,7 +353,7 @@ def test_the_same_question_is_computed_once(client: TestClient, monkeypatch: pyt
 
 
 def test_refusals_are_kept_too(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = SMALL | {"users": 7, "epsilon": 0.1}
+    asked = SMALL | {"users": 7, "epsilon": 0.1, "accountant": "paper"}
     first = client.post("/v1/plan", json=asked)
     monkeypatch.setattr("pebble.ProcessPool.schedule", None)
     assert client.post("/v1/plan", json=asked).json() == first.json()
@@ -489,10 +509,11 @@ def test_a_plan_can_be_charged(client: TestClient) -> None:
     client.post(
         "/v1/budgets", json={"name": "plans", "epsilon": 3.0, "delta": 1e-6, "composition": "pld"}, headers=headers
     )
-    plan = client.post("/v1/plan", json=SMALL).json()
+    plan = client.post("/v1/plan", json=QUICK).json()
     charge = client.post("/v1/budgets/plans/charges", json={"name": "a", "plan": plan}, headers=headers).json()
     assert charge["spent_after"] <= 2.0
     assert len(charge["plan_sha256"]) == 64
-    plan["instance"]["parameters"]["flip_probability"] *= 0.9
+    for name in ("total_mean", "mean_per_user"):
+        plan["instance"]["parameters"][name] *= 0.5
     altered = client.post("/v1/budgets/plans/charges", json={"name": "a", "plan": plan}, headers=headers)
     assert "altered" in problem(altered, "invalid-input")["detail"]
