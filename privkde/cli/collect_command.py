@@ -111,7 +111,7 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     for target in (parsed.output, parsed.counts):
         if target is not None:
             require_writable(target)
-    announcement = Announcement.received(read_json(parsed.announcement, "get it from whoever runs the collection."))
+    announcement = Announcement.verified(read_json(parsed.announcement, "get it from whoever runs the collection."))
     collection = None if parsed.output is None else _collection(announcement)
     with tracked(sys.stderr.isatty()) as tracker:
         analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", announcement.plan.request.users))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import NoReturn
@@ -24,14 +25,38 @@ from accounting.errors import require_integer
 
 KEY_BYTES = 32
 SEED_BYTES = 16
+NONCE_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))
 
 
-class ByteStream:
-    """Uniform random bytes, reproducible from the key alone.
+class _Process:
+    """Which process this is; a fork changes it even if the system gives the new process the same number."""
 
-    In a forked process, a `secret` stream takes a new key: two processes with the same key would send messages with
-    the same noise.
+    def __init__(self) -> None:
+        self.forks = 0
+        self.renewing = threading.Lock()
+
+    def forked(self) -> None:
+        """Called in the new process, which has one thread; another may have held the lock in the old one."""
+        self.forks += 1
+        self.renewing = threading.Lock()
+
+    def identity(self) -> tuple[int, int]:
+        """Forks that Python knows of, and the number, for forks that it does not know of."""
+        return self.forks, os.getpid()
+
+
+_PROCESS = _Process()
+if hasattr(os, "register_at_fork"):  # not where processes are never forked
+    os.register_at_fork(after_in_child=_PROCESS.forked)
+
+
+class ByteStream:
+    """Uniform random bytes. A seeded stream is reproducible from its key; a `secret` one is consumed and never repeats.
+
+    Two collections with the same noise would differ only where a user changed. So each child of a secret stream is
+    new, also under the same name, and in a forked process a secret stream takes a new key. Threads may share a stream.
+    A key that is given with `secret=True` must be fresh.
 
     >>> ByteStream(bytes(32)).take(4).tobytes().hex()  # the first bytes of the published ChaCha20 test vector
     '76b8e0ad'
@@ -42,30 +67,44 @@ class ByteStream:
             raise InvalidInputError(f"a key of {len(key)} bytes was given; ChaCha20 needs exactly {KEY_BYTES}.")
         self.secret = secret
         self._start(key)
+        self._lock = threading.Lock()
+        self._process = _PROCESS.identity()
 
     def _start(self, key: bytes) -> None:
         self._key = key
-        self._process = os.getpid()
         self._keystream = Cipher(ChaCha20(key, nonce=bytes(16)), mode=None).encryptor()
 
-    def _renew_after_fork(self) -> None:
-        if self.secret and os.getpid() != self._process:
-            self._start(os.urandom(KEY_BYTES))
+    def _held(self) -> threading.Lock:
+        """The lock to hold while drawing. After a fork it is a new one, and a secret stream has a new key."""
+        if self._process != _PROCESS.identity():
+            with _PROCESS.renewing:
+                if self._process != _PROCESS.identity():
+                    if self.secret:
+                        self._start(os.urandom(KEY_BYTES))
+                    self._lock = threading.Lock()
+                    self._process = _PROCESS.identity()  # last: other threads then find all of it renewed
+        return self._lock
 
     def take(self, count: int) -> NDArray[np.uint8]:
         """The next `count` bytes."""
-        self._renew_after_fork()
         out = np.empty(count, dtype=np.uint8)
-        for start in range(0, count, len(_ZEROS)):
-            part = out[start : start + len(_ZEROS)].data
-            self._keystream.update_into(_ZEROS[: len(part)], part)
+        with self._held():
+            for start in range(0, count, len(_ZEROS)):
+                part = out[start : start + len(_ZEROS)].data
+                self._keystream.update_into(_ZEROS[: len(part)], part)
         return out
 
     def child(self, *labels: str | int) -> ByteStream:
-        """An independent stream for a named purpose; it does not depend on what was taken from this one."""
-        self._renew_after_fork()
-        name = "/".join(str(label) for label in labels)
-        return ByteStream(hmac.digest(self._key, name.encode(), "sha256"), secret=self.secret)
+        """An independent stream for a named purpose; it does not depend on what was taken from this one.
+
+        Of a seeded stream it is HMAC(key, name), the same each time. Of a secret stream it is HMAC(key, nonce ‖ name)
+        with a fresh nonce of the operating system, another one each time.
+        """
+        name = "/".join(str(label) for label in labels).encode()
+        nonce = os.urandom(NONCE_BYTES) if self.secret else b""
+        with self._held():
+            key = hmac.digest(self._key, nonce + name, "sha256")
+        return ByteStream(key, secret=self.secret)
 
     def public_seed(self) -> str:
         """A seed to publish: fresh beside a secret stream, otherwise a function of this stream's key."""

@@ -10,12 +10,20 @@ from functools import lru_cache
 from typing import Any
 
 from accounting import InvalidInputError, Plan
+from accounting.errors import require_integer, require_real
+from accounting.request import LARGEST_DELTA, LARGEST_EPSILON, MOST_USERS
 from privkde.bitsum import Bitsum, executed
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.messages import WireFormat
 
 SCHEMA = "privkde.announcement/1"
+NO_LIMIT = 1e300
+"""The highest ceiling for messages: more than anybody can send."""
+
+
+class RefusedAnnouncementError(InvalidInputError):
+    """An announcement promises less, or asks for more, than the client accepts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +93,56 @@ class Announcement:
             "group": self.group,
         }
 
-    @staticmethod
-    def received(data: Mapping[str, Any]) -> Announcement:
-        """An announcement that somebody sent, accepted only if its plan keeps what it promises (`Plan.verify`).
+    def most_messages_per_user(self) -> float:
+        """Expected messages of one user in one release, for the bits that take most."""
+        law = self.plan.protocol()
+        return self.n_instances * max(law.messages_per_user(0.0), law.messages_per_user(1.0))
 
-        A client calls this before it takes part, so that it need not trust whoever announces the collection.
+    @staticmethod
+    def received(
+        data: Mapping[str, Any],
+        *,
+        most_epsilon: float = 10.0,
+        most_delta: float = 1e-5,
+        least_users: int = 100,
+        most_messages: float = 1e6,
+    ) -> Announcement:
+        """An announcement that somebody sent, accepted if it promises enough and its plan keeps the promise.
+
+        A client calls this before it takes part, so that it need not trust whoever announces the collection. Each
+        client sets its own limits; what is outside them is a `RefusedAnnouncementError`. Unless it says otherwise:
+
+        - `most_epsilon=10`, for all releases of the plan together. Odds change by at most e^ε: at 10, one in 22,000 may
+          become an even chance. A promise beyond that means little. (The ε of separate labels is not announced here.)
+        - `most_delta=1e-5`: with probability δ a user may have no protection. Among as many users as below, nobody is
+          hit in 999 of 1,000 collections. In a large collection, ask for much less than one over its users.
+        - `least_users=100` honest ones, whose noise is counted on: with few, one who learns what most of the others
+          sent undoes the shuffling. A client cannot check that they take part.
+        - `most_messages=1e6` are expected in one release (`most_messages_per_user`): some megabytes.
+        """
+        announcement = Announcement.from_json(data)
+        request = announcement.plan.request
+        epsilon = require_real("most_epsilon", most_epsilon, low=0.0, high=LARGEST_EPSILON)
+        delta = require_real("most_delta", most_delta, low=0.0, high=LARGEST_DELTA, low_open=False)
+        users = require_integer("least_users", least_users, low=2, high=MOST_USERS)
+        messages = require_real("most_messages", most_messages, low=0.0, high=NO_LIMIT)
+        promised_delta = announcement.plan.protocol().promised_delta(request.delta)
+        _refuse_above("epsilon", request.epsilon, epsilon)
+        _refuse_above("delta", promised_delta, delta)
+        _refuse_above("messages", announcement.most_messages_per_user(), messages)
+        if request.counted_users < users:
+            raise RefusedAnnouncementError(
+                f"the collection counts on {request.counted_users} honest users and this client asks for at least"
+                f" {users}; do not take part, or accept it by a lower least_users."
+            )
+        announcement.plan.verify()
+        return announcement
+
+    @staticmethod
+    def verified(data: Mapping[str, Any]) -> Announcement:
+        """An announcement, accepted if its plan keeps what it promises (`Plan.verify`), however little that is.
+
+        For a shuffler or an analyzer, whose users have already decided. Clients use `received`.
         """
         announcement = Announcement.from_json(data)
         announcement.plan.verify()
@@ -113,6 +166,14 @@ class Announcement:
         except (KeyError, TypeError, OverflowError) as error:
             raise InvalidInputError(f"the announcement is malformed near {error}; ask for it again.") from error
         return announcement
+
+
+def _refuse_above(name: str, announced: float, ceiling: float) -> None:
+    if not announced <= ceiling:
+        raise RefusedAnnouncementError(
+            f"the collection announces {name}={announced:g} and this client accepts at most {ceiling:g};"
+            f" do not take part, or accept it by a higher most_{name}."
+        )
 
 
 @lru_cache(maxsize=4)

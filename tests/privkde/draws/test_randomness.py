@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import itertools
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -138,37 +139,98 @@ def drawn_by_a_fork(*streams: ByteStream) -> list[bytes]:
     return [found[at : at + 32] for at in range(0, len(found), 32)]
 
 
+@pytest.mark.parametrize("equal_number", [False, True], ids=["another pid", "an equal pid"])
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # other tests leave threads; this fork needs none
-def test_forked_processes_share_no_secrets() -> None:
+def test_forked_processes_share_no_secrets(equal_number: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice the same noise would show which messages carry data; a seeded run is the same wherever it runs."""
+    if equal_number:  # as in containers, where process numbers come around soon
+        monkeypatch.setattr("os.getpid", lambda: 7)
     secret, seeded = private_randomness(), private_randomness(7)
     child, grandchild = secret.child("a"), secret.child("a").child("b")
     streams = (secret, child, grandchild, ByteStream(bytes(32), secret=True))
     forks = [drawn_by_a_fork(*streams) for _ in range(2)]
     here = [part for one in streams for part in (taken(one, 32), taken(one.child("a"), 32))]
     drawn = [*here, *forks[0], *forks[1]]
-    known = {taken(ByteStream(bytes(32)), 32), taken(ByteStream(bytes(32)).child("a"), 32)}
-    # here, `secret.child("a")` is `child`: one value appears twice, and the process itself keeps its key
-    assert len({*drawn}) == len(drawn) - 1
-    assert known <= {*here}
-    assert known.isdisjoint({*forks[0], *forks[1]})
+    assert len({*drawn}) == len(drawn)
+    known = taken(ByteStream(bytes(32)), 32)
+    assert known in here, "the process itself keeps its key"
+    assert known not in {*forks[0], *forks[1]}
     expected = [taken(private_randomness(7), 32), taken(private_randomness(7).child("a"), 32)]
     assert drawn_by_a_fork(seeded) == expected
     assert [taken(seeded, 32), taken(seeded.child("a"), 32)] == expected
 
 
-def test_secrecy_is_inherited_and_changes_no_byte() -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("stream", [private_randomness(), private_randomness(7)], ids=["secret", "seeded"])
+def test_a_lock_that_another_thread_held_does_not_stop_a_forked_process(stream: ByteStream) -> None:
+    with stream._held():
+        assert len({*drawn_by_a_fork(stream)}) == 2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_fork_that_python_does_not_know_of_is_seen_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, seeded = ByteStream(bytes(32), secret=True), ByteStream(bytes(32))
+    whole = taken(ByteStream(bytes(32)), 64)
+    assert taken(secret, 32) == taken(seeded, 32) == whole[:32]
+    number = os.getpid() + 1
+    monkeypatch.setattr("os.getpid", lambda: number)
+    assert taken(seeded, 32) == whole[32:]
+    assert taken(secret, 32) not in (whole[:32], whole[32:])
+
+
+def test_secrecy_is_inherited_and_changes_no_byte_of_the_stream_itself() -> None:
     for secret in (True, False):
         parent = ByteStream(bytes(32), secret=secret)
         child = parent.child("a", 1)
         assert (parent.secret, child.secret, child.child("b").secret) == (secret,) * 3
         assert taken(parent, 32) == taken(ByteStream(bytes(32)), 32)
-        assert taken(child, 32) == taken(ByteStream(bytes(32)).child("a", 1), 32)
     assert private_randomness().secret
     assert not private_randomness(7).secret
     assert not public_stream("00" * 16).secret
     assert not ByteStream(bytes(32)).secret
+
+
+def test_a_secret_stream_never_has_the_same_child_twice() -> None:
+    """Neither does another stream that was made with the same key, as a stored key or a copied machine would."""
+    streams = [ByteStream(bytes(32), secret=True) for _ in range(2)]
+    children = [taken(stream.child("noise"), 32) for stream in streams for _ in range(50)]
+    assert len({*children}) == 100
+    assert taken(ByteStream(bytes(32)).child("noise"), 32) not in children
+    for seeded in (private_randomness(7), public_stream("00" * 16)):
+        assert len({taken(seeded.child("noise"), 32) for _ in range(50)}) == 1
+
+
+def test_a_secret_child_is_named_by_its_label_and_a_fresh_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.urandom", bytes)
+    child = ByteStream(bytes(32), secret=True).child("noise", 3)
+    expected = hmac.new(bytes(32), bytes(32) + b"noise/3", hashlib.sha256).digest()
+    assert taken(child, 40) == taken(ByteStream(expected), 40)
+
+
+@pytest.mark.parametrize("secret", [True, False])
+def test_threads_that_share_a_stream_never_get_the_same_bytes(secret: bool) -> None:
+    """Together they take exactly the bytes of the stream, in whole pieces; secret children all differ."""
+    stream, start = ByteStream(bytes(32), secret=secret), threading.Barrier(8)
+    pieces: list[bytes] = []
+    children: list[bytes] = []
+
+    def work() -> None:
+        start.wait()
+        for _ in range(20):
+            pieces.append(taken(stream, (1 << 16) + 64))  # longer than what is encrypted at once
+            children.append(taken(stream.child("a"), 32))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    whole, size = taken(ByteStream(bytes(32)), 160 * ((1 << 16) + 64)), (1 << 16) + 64
+    assert sorted(pieces) == sorted(whole[at : at + size] for at in range(0, len(whole), size))
+    assert len(children) == 160
+    assert len({*children}) == (160 if secret else 1)
 
 
 def test_public_seeds_of_a_run_are_fresh_or_follow_from_its_seed() -> None:

@@ -15,7 +15,7 @@ from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS
 from privkde.bitsum import EXECUTED
 from privkde.kernels import KernelChoice
-from privkde.protocol.announcement import SCHEMA, Announcement
+from privkde.protocol.announcement import SCHEMA, Announcement, RefusedAnnouncementError
 from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, announced, small_laws, unplanned
 
@@ -169,14 +169,81 @@ def test_what_is_received_must_keep_its_promise() -> None:
         users=9, dim=3, repetitions=4, bitsum="rr", accountant="basic", epsilon=50.0, delta=1e-6, allow_useless=True
     )
     honest = Announcement(plan=plan, public_seed=SEED)
-    assert Announcement.received(honest.to_json()) == honest
+    weak: dict[str, Any] = {"most_epsilon": 50.0, "least_users": 9}
+    assert Announcement.received(honest.to_json(), **weak) == Announcement.verified(honest.to_json()) == honest
     bent = honest.to_json()
     bent["plan"]["instance"]["parameters"]["flip_probability"] /= 2.0
     assert Announcement.from_json(bent).bitsum().flip == plan.parameters["flip_probability"] / 2.0
-    with pytest.raises(InvalidInputError, match="do not keep"):
-        Announcement.received(bent)
-    with pytest.raises(InvalidInputError, match="announcement"):
-        Announcement.received({})
+    for accepted in (lambda data: Announcement.received(data, **weak), Announcement.verified):
+        with pytest.raises(InvalidInputError, match="do not keep"):
+            accepted(bent)
+        with pytest.raises(InvalidInputError, match="announcement"):
+            accepted({})
+
+
+HARMLESS: dict[str, Any] = {"users": 200, "dim": 3, "repetitions": 4, "epsilon": 4.0, "delta": 1e-6}
+
+
+def planned(**changes: Any) -> Announcement:
+    return Announcement(plan=plan_for(**{**HARMLESS, **changes}), public_seed=SEED)
+
+
+def test_clients_refuse_a_promise_that_means_nothing() -> None:
+    """The plan is honest, (100, 0.5)-DP for two users; no client takes part unless it accepts each of the three."""
+    worthless = planned(users=2, epsilon=100.0, delta=0.5, allow_useless=True)
+    document = worthless.to_json()
+    accepted: dict[str, Any] = {"most_epsilon": 100.0, "most_delta": 0.5, "least_users": 2}
+    assert Announcement.received(document, **accepted) == worthless
+    for name in accepted:
+        others = {other: value for other, value in accepted.items() if other != name}
+        with pytest.raises(RefusedAnnouncementError, match=name):
+            Announcement.received(document, **others)
+    with pytest.raises(RefusedAnnouncementError, match=r"announces epsilon=100 and .* at most 10; .* most_epsilon"):
+        Announcement.received(document)
+    assert Announcement.verified(document) == worthless, "the shuffler's users have decided"
+
+
+@pytest.mark.parametrize(
+    ("limit", "kept", "broken", "said"),
+    [
+        ("most_epsilon", 4.0, 3.99, "epsilon=4 and this client accepts at most 3.99"),
+        ("most_delta", 1e-6, 0.0, "delta=1e-06 and this client accepts at most 0"),
+        ("least_users", 150, 151, "counts on 150 honest users and this client asks for at least 151"),
+        ("most_messages", 4, 3, "messages=4 and this client accepts at most 3"),
+    ],
+)
+def test_each_limit_is_the_clients_own(limit: str, kept: float, broken: float, said: str) -> None:
+    """A limit that is just met is kept. Of 200 users, 30 may drop out and 20 collude: 150 are counted on."""
+    public = planned(dropout=30, colluders=20)
+    assert Announcement.received(public.to_json()) == public
+    assert Announcement.received(public.to_json(), **{limit: kept}) == public  # type: ignore[arg-type]
+    with pytest.raises(RefusedAnnouncementError, match=f"{said}.*{limit}"):
+        Announcement.received(public.to_json(), **{limit: broken})  # type: ignore[arg-type]
+
+
+def test_messages_are_counted_from_the_law_and_not_from_what_is_announced() -> None:
+    public = planned(bitsum="poisson")
+    law = public.plan.protocol()
+    expected = 4 * law.messages_per_user(1.0)
+    assert public.most_messages_per_user() == expected == public.plan.messages_per_user + 2.0 > 4
+    document = public.to_json()
+    document["plan"]["communication"]["messages_per_user"] = 1.0
+    with pytest.raises(RefusedAnnouncementError, match="most_messages"):
+        Announcement.received(document, most_messages=0.99 * expected)
+
+
+def test_a_pure_promise_has_no_delta_to_refuse() -> None:
+    pure = planned(bitsum="pure", users=200, repetitions=1, dim=1, epsilon=8.0, allow_useless=True)
+    assert Announcement.received(pure.to_json(), most_delta=0.0, most_messages=1e9) == pure
+
+
+@pytest.mark.parametrize("junk", [None, "1", True, float("nan"), float("inf"), -1, [1]], ids=str)
+@pytest.mark.parametrize("limit", ["most_epsilon", "most_delta", "least_users", "most_messages"])
+def test_limits_that_are_not_numbers_are_refused(limit: str, junk: Any) -> None:
+    document = planned().to_json()
+    with pytest.raises(InvalidInputError, match=limit) as refused:
+        Announcement.received(document, **{limit: junk})
+    assert not isinstance(refused.value, RefusedAnnouncementError)
 
 
 def test_the_group_is_a_text() -> None:

@@ -163,6 +163,7 @@ def _shared_bytes(seed: int) -> Iterator[Sample]:
     streams: dict[str, tuple[ByteStream, ByteStream]] = {
         "two private streams": (private, private_randomness()),
         "two children": (private.child("a"), private.child("b")),
+        "two children of one name": (private.child("a"), private.child("a")),
         "two numbered children": (keyed.child("client", 0), keyed.child("client", 1)),
         "a private stream and the public one": (private_randomness(), public_stream(public_seed)),
     }

@@ -1,5 +1,6 @@
 """Checks of the execution: the honest system is not refuted, planted faults are."""
 
+import hmac
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -478,6 +479,11 @@ def one_key(insecure_seed: int | None = None) -> ByteStream:
     return private_randomness(7 if insecure_seed is None else insecure_seed)
 
 
+def same_child(self: ByteStream, *labels: str | int) -> ByteStream:
+    """Of a secret stream what only a seeded one should have: the same child each time."""
+    return ByteStream(hmac.digest(self._key, repr(labels).encode(), "sha256"), secret=self.secret)
+
+
 def everybody_alike(self: Randomizer, x: Any, *rest: Any, **named: Any) -> Tally:
     one = HONEST_TALLY(self, x[:1], *rest, **named)
     return Tally(np.repeat(one.ones, len(x), axis=0), np.repeat(one.zeros, len(x), axis=0))
@@ -495,10 +501,11 @@ def private_features(self: KernelChoice, public_seed: str) -> Any:
         lambda: mock.patch.object(parties, "private_randomness", one_key),
         lambda: mock.patch.object(conduct, "private_randomness", one_key),
         lambda: mock.patch("privkde.learning.estimators.private_randomness", one_key),
+        lambda: mock.patch.object(ByteStream, "child", same_child),
         lambda: mock.patch.object(Randomizer, "tally", everybody_alike),
         lambda: mock.patch.object(KernelChoice, "build", private_features),
     ],
-    ids=["public seed", "one key", "one key for streams", "one key for estimators", "shared", "features"],
+    ids=["public seed", "one key", "one key for streams", "one key for estimators", "same child", "shared", "features"],
 )
 def test_mixed_up_randomness_is_refuted(patch: Callable[[], Patch], kind: str) -> None:
     with patch():
