@@ -400,8 +400,11 @@ def test_limits_choices_and_help_are_those_of_the_declaration(page: Page) -> Non
 def test_the_api_can_be_tried_without_anything_from_elsewhere(context: BrowserContext, service: str) -> None:
     pytest.importorskip("fastapi_swagger", reason="the extra 'api' is not installed")
     page = context.new_page()
+    declared = page.request.get(service + "openapi.json").json()["paths"]
+    operations = sum(len(methods) for methods in declared.values())
+    assert operations > 10
     page.goto(service + "docs")
-    expect(page.locator(".opblock")).to_have_count(17, timeout=PATIENCE)
+    expect(page.locator(".opblock")).to_have_count(operations, timeout=PATIENCE)
     operation = page.locator(".opblock", has_text="/v1/plan/estimate")
     operation.locator(".opblock-summary-control").click()
     operation.locator(".execute").click()
