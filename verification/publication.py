@@ -36,7 +36,9 @@ def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
         statistic=float(len(breaches)),
         bound=0.0,
         found="; ".join(breaches),
-        note="Statistic: breaches. Sums that were altered to other possible values cannot be told from noise.",
+        note="Statistic: breaches. Sums that were altered to other possible values cannot be told from noise. Not"
+        " known: whether clients told the truth when they marked their draws as secret, and whether each report is of"
+        " another person.",
     )
 
 
