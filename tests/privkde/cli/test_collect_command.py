@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from accounting import plan_budget
-from privkde.cli import main
+from privkde.cli import INTERRUPTED, main
 from privkde.draws.randomness import private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import DensityModel
@@ -61,6 +61,20 @@ def test_a_second_run_counts_what_is_new_and_a_repeated_one_nothing(
     assert main(collect(shop, "tuesday", "friday")) == 0
     assert counted(shop)[2] == 55
     assert sorted(path.name for path in shop.iterdir() if "reports" in path.name) == ["shop.json.reports"]
+
+
+def test_a_run_that_ends_before_it_writes_is_run_again(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was counted is neither lost nor counted twice."""
+
+    def interrupted(self: Analyzer, path: Path) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Analyzer, "save", interrupted)
+        assert main(collect(shop, "monday")) == INTERRUPTED
+    assert not (shop / "counts.npz").exists()
+    assert main(collect(shop, "monday")) == 0
+    assert counted(shop)[2] == 25
 
 
 def test_a_register_elsewhere(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,7 +4,7 @@ import bz2
 import json
 import pickle
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -295,6 +295,11 @@ def test_nothing_is_left_in_the_temporary_location(tmp_path: Path, monkeypatch: 
     with pytest.raises(TooFewUsersError):
         collected(engine, announcement, ROWS, np.arange(39), stream=SEEDED, path="faithful")
     assert not list(place.iterdir())
+    for users in (60, 39):
+        write_packets(tmp_path / "a.packets", packets_of(announcement, users))
+        with nullcontext() if users == 60 else pytest.raises(TooFewUsersError):
+            engine.count(announcement, [str(tmp_path / "a.packets")])
+        assert not list(place.iterdir())
     monkeypatch.setattr(beam_engine, "sealed", lambda *_: b"altered on its way")
     with pytest.raises(DamagedFileError, match="was altered"):
         collected(engine, announcement, ROWS, EVERYBODY, stream=SEEDED)
