@@ -223,3 +223,14 @@ def test_budgets_without_room_for_a_tail_take_what_adds_up(epsilon: float, delta
 def test_an_order_is_checked() -> None:
     with pytest.raises(InvalidInputError, match="order"):
         AdaptiveFilter(epsilon=1.0, delta=1e-6, order=1.0)
+
+
+@given(st.floats(0.01, 3.0), st.sampled_from([0.0, 1e-9]), st.floats(0.5, 8.0))
+@settings(max_examples=20, deadline=None)
+def test_no_moment_is_dearer_than_the_largest_loss(epsilon: float, delta: float, budget: float) -> None:
+    """P̂ ≤ e^λ Q, so ρ ≤ (α−1)λ; a profile of few points alone gives more."""
+    rule = AdaptiveFilter.for_budget(budget, 1e-6)
+    profile = Profile(points=((0.0, 1.0), (epsilon, delta)))
+    promise = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    price = rule.price(Release(name="coarse", guarantee=promise, parts=(Part(profile=profile),)))
+    assert price.rho <= (rule.order - 1.0) * price.largest_loss * (1.0 + 1e-8)
