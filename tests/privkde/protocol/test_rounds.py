@@ -225,6 +225,11 @@ TestOrders = Orders.TestCase
 TestOrders.settings = settings(max_examples=40, stateful_step_count=20)
 
 
+@pytest.mark.slow
+class TestMoreOrders(Orders.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=100, stateful_step_count=20)
+
+
 def perform(collection: Collection, call: str) -> None:
     match call:
         case "enroll" if collection.terms.labels:

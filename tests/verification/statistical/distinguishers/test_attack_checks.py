@@ -330,8 +330,9 @@ class TestMiniature:
         neighbors = worst_neighbors(announcement, 1)
         assert neighbors.squared_shift == pytest.approx(min(small**-2, family.choice.dim), rel=1e-3)
 
-    def test_a_whole_plan_stays_whole(self) -> None:
-        given = subject(kernel="inner-product", repetitions=None, dim=64, bound=1.0, bitsum="poisson").plan
+    @pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
+    def test_a_whole_plan_stays_whole(self, bitsum: str) -> None:
+        given = subject(kernel="inner-product", repetitions=None, dim=64, bound=1.0, bitsum=bitsum).plan
         assert attacked(given).request.facts().bound == 1.0
 
 

@@ -70,7 +70,15 @@ def tried(name: str, kind: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [tried(name, kind) for name in CHECKS for kind in (*BITSUMS, "labels", "identity", "laplacian")]
+    ("name", "kind"),
+    [
+        *(tried(name, kind) for name in CHECKS for kind in (*BITSUMS, "labels", "identity", "laplacian")),
+        *(
+            pytest.param(name, kind, marks=pytest.mark.slow)
+            for name in CHECKS
+            for kind in ("labels-rr", "identity-rr", "laplacian-rr")
+        ),
+    ],
 )
 def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
     found = run(name, kind)
@@ -183,12 +191,13 @@ def test_what_samplers_claim_to_see_they_see() -> None:
         assert check.run(rare, QUICK, check.seed(1)).refuted
 
 
-def test_a_finding_is_a_function_of_the_seed() -> None:
-    for name in ("samplers", "bitsum-counts", "shuffler-order"):
-        with fewer_samples():
-            once, again, other = run(name, "rr"), run(name, "rr"), run(name, "rr", seed=2)
-        assert once == again
-        assert once.statistic != other.statistic
+@pytest.mark.parametrize("samples", [fewer_samples, pytest.param(nullcontext, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["samplers", "bitsum-counts", "shuffler-order"])
+def test_a_finding_is_a_function_of_the_seed(name: str, samples: Callable[[], Any]) -> None:
+    with samples():
+        once, again, other = run(name, "rr"), run(name, "rr"), run(name, "rr", seed=2)
+    assert once == again
+    assert once.statistic != other.statistic
 
 
 def test_packets_are_read_as_they_were_written() -> None:
