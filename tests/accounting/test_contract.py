@@ -40,7 +40,7 @@ def every_part(contract: Contract) -> Iterator[Contract]:
         yield from every_part(part)
 
 
-@searched(given(contracts()), examples=10, study=100)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_json_round_trip(contract: Contract) -> None:
     text = json.dumps(contract.to_json(), allow_nan=False)
     assert Contract.from_json(json.loads(text)) == contract
@@ -64,7 +64,7 @@ def test_editing_the_json_does_not_edit_the_contract() -> None:
     assert len(TREE.parts) == 2
 
 
-@searched(given(contracts()), examples=10, study=100)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_the_tree_says_everything(contract: Contract) -> None:
     lines = contract.tree().splitlines()
     text = contract.tree()
@@ -83,7 +83,7 @@ def test_the_tree_says_everything(contract: Contract) -> None:
     assert len(lines) == sum(said)
 
 
-@searched(given(contracts()), examples=10, study=100)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_checked_and_assumed_stay_apart(contract: Contract) -> None:
     bodies = [line.lstrip("│├└─ ") for line in contract.tree().splitlines()]
     for word in ("checked", "assumed"):
@@ -204,7 +204,7 @@ def test_one_class_without_protection_from_the_shuffler_leaves_none() -> None:
     assert empty == [(Adjacency.FEATURES, View.LOCAL), (Adjacency.RECORD, View.LOCAL)]
 
 
-@searched(given(contracts()), examples=10, study=100)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_a_seed_empties_every_promise_and_shows_what_it_would_have_been(contract: Contract) -> None:
     seeded = seeded_contract(contract)
     assert seeded.component == f"NOT PRIVATE (seeded randomness): {contract.component}"

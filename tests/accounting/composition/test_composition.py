@@ -277,7 +277,7 @@ protocols = st.one_of(
 )
 
 
-@searched(given(protocols, st.integers(1, 120), deltas(-9.0, -3.0)), examples=8, study=15)
+@searched(given(protocols, st.integers(1, 120), deltas(-9.0, -3.0)), examples=15, study=60)
 def test_the_exact_composition_is_the_tightest(law: BitsumProtocol, times: int, delta: float) -> None:
     found = {rung.name: rung.achieved_epsilon(law, touched(times), delta) for rung in SOUND_RUNGS}
     assert all(epsilon is not None for epsilon in found.values())

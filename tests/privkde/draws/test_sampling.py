@@ -262,7 +262,7 @@ def fast_decision(table: CdfTable, uniform: int) -> int | None:
         ),
         offset=st.integers(0, 50),
     ),
-    examples=40,
+    examples=200,
     study=1000,
 )
 def test_tables_decide_rightly_or_not_at_all(
