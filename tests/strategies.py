@@ -43,7 +43,8 @@ def searched(cases: Callable[[Test], Test], *, examples: int, study: int) -> Cal
         signature = inspect.signature(copies[examples])
         chosen = inspect.Parameter("examples", inspect.Parameter.KEYWORD_ONLY)
         setattr(run, "__signature__", signature.replace(parameters=[*signature.parameters.values(), chosen]))  # noqa: B010
-        return run
+        tried: Test = run
+        return tried
 
     return decorate
 
