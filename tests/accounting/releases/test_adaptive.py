@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import Adjacency, Guarantee, InvalidInputError, View
@@ -19,6 +19,7 @@ from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
 from tests.accounting.releases.known_releases import SMALL, plain
 from tests.plans import plan_for
+from tests.strategies import searched
 from verification.exact.adaptive_strategies import Admits, Counts, Entry, largest_delta
 
 STEP = 0.1
@@ -58,12 +59,15 @@ def fixed_rule(epsilon: float, delta: float, menu: tuple[Entry, ...]) -> Admits:
     return admits
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.0, 1e-4, 2e-3])), min_size=1, max_size=2, unique=True),
-    st.floats(0.5, 2.0),
-    st.sampled_from([1e-1, 1e-2, 1e-3]),
+@searched(
+    given(
+        st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.0, 1e-4, 2e-3])), min_size=1, max_size=2, unique=True),
+        st.floats(0.5, 2.0),
+        st.sampled_from([1e-1, 1e-2, 1e-3]),
+    ),
+    examples=15,
+    study=25,
 )
-@settings(max_examples=15, deadline=None)
 def test_no_adaptive_strategy_exceeds_the_promise(kinds: list[tuple[int, float]], epsilon: float, delta: float) -> None:
     menu = tuple(Entry(steps=steps, delta=each) for steps, each in kinds)
     rule = AdaptiveFilter.for_budget(epsilon, delta)
