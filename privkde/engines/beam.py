@@ -89,11 +89,11 @@ class BeamEngine(Engine):
 
     def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
         """Count the packets of files wherever Beam can read them; names may be patterns such as `gs://a/*`."""
-        names = matched(files, _matching)
+        names, longest = matched(files, _matching), announcement.wire_format().longest
 
         def build(pipeline: Any) -> Any:
             spread = pipeline | beam.Create(names) | "Spread files" >> beam.Reshuffle()  # each is read by one worker
-            return spread | beam.FlatMap(packets_of) | CountPackets(announcement)
+            return spread | beam.FlatMap(packets_of, longest) | CountPackets(announcement)
 
         with tempfile.TemporaryDirectory() as scratch:
             counts = self._run(build, scratch)
@@ -203,7 +203,7 @@ def _deliver(target: str, counts: PartialCounts) -> None:
 
 
 def _delivered(content: bytes, name: str) -> PartialCounts:
-    document, arrays = unsealed(content, name, OUTCOME_SCHEMA)
+    document, arrays = unsealed(content, name, OUTCOME_SCHEMA, ("ones", "zeros"))
     complaint = document["complaint"]
     return PartialCounts(
         tally=Tally(arrays["ones"], arrays["zeros"]),

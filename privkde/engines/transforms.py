@@ -48,10 +48,10 @@ def opened(name: str) -> Any:
     return FileSystems.open(name, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-def packets_of(name: str) -> Iterator[bytes | Complaint]:
-    """The packets of a file; one that cannot be read becomes a `Complaint`."""
+def packets_of(name: str, longest: int) -> Iterator[bytes | Complaint]:
+    """The packets of a file, none of which may be longer; a file that cannot be read becomes a `Complaint`."""
     try:
-        yield from read_packets(name, opened)
+        yield from read_packets(name, longest, opened)
     except (PrivkdeError, OSError) as error:
         yield Complaint(0, str(error))
 

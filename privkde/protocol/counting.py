@@ -54,15 +54,14 @@ class PacketCounter:
 
     def __init__(self, announcement: Announcement) -> None:
         self._admission = Admission(announcement)
-        self._n_instances = announcement.n_instances
         self.nothing = PartialCounts.nothing(announcement)
+        self.longest = announcement.wire_format().longest
+        """Bytes of the longest packet that is taken."""
 
     def of(self, packet: bytes) -> PartialCounts:
         """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else."""
-        messages = self._admission.messages(packet)
-        if messages is None:
-            return replace(self.nothing, rejected=1)
-        return PartialCounts(tally=messages.counts(self._n_instances), n_users=1)
+        tally = self._admission.counts(packet)
+        return replace(self.nothing, rejected=1) if tally is None else PartialCounts(tally=tally, n_users=1)
 
     def of_all(self, packets: Iterable[bytes]) -> PartialCounts:
         """The counts of many packets."""

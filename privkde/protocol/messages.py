@@ -7,18 +7,23 @@ zero bits up to a whole byte, and a CRC-32 of everything before:
 
 All integers are little-endian; messages are packed most significant bit first, index before bit. A packet is taken
 whole or refused whole, so a malformed one cannot shift a count. The checksum finds accidents, not forgeries.
+
+A packet of n users holds at most n times the messages that the plan allows one user, and is unpacked in small pieces:
+a packet that is too long is refused by its header, and counting takes no more memory than the counts.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError, PrivkdeError
+from accounting.request import MOST_USERS
 from privkde.bitsum import Tally
 
 MAGIC = b"pk"
@@ -30,6 +35,13 @@ _CHUNK = 1 << 16  # messages packed at a time; a multiple of 8, so that chunks e
 
 class MalformedPacketError(PrivkdeError):
     """Bytes that are not a packet of this collection."""
+
+
+class OverlongPacketError(PrivkdeError):
+    """Users drew more messages than a packet of theirs may hold: it is not written, and they do not take part.
+
+    An honest user meets it with probability at most e^−900 (docs/proofs/limits.md).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +62,6 @@ class Messages:
             np.repeat(np.array([1, 0], np.uint8), [int(ones.sum()), int(zeros.sum())]),
         )
 
-    def counts(self, n_instances: int) -> Tally:
-        """How many ones and zeros there are in each instance: all that a random order leaves of messages."""
-        ones, zeros = (np.bincount(self.instances[self.bits == bit], minlength=n_instances) for bit in (1, 0))
-        return Tally(ones, zeros)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireFormat:
@@ -63,6 +70,13 @@ class WireFormat:
     collection: bytes
     n_instances: int
     content_bits: int
+    most_messages: int
+    """Of one user (`BitsumProtocol.most_messages`)."""
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest packet of one user."""
+        return self._size(self.most_messages)
 
     @property
     def width(self) -> int:
@@ -71,8 +85,14 @@ class WireFormat:
 
     def encode(self, messages: Messages) -> bytes:
         """The packet of these messages."""
-        if not 0 <= messages.n_users < 2**32:
+        if not 0 <= messages.n_users <= MOST_USERS:
             raise InvalidInputError(f"users={messages.n_users} do not fit in one packet; split it.")
+        most = messages.n_users * self.most_messages
+        if len(messages.instances) > most:
+            raise OverlongPacketError(
+                f"a packet of {messages.n_users} users holds at most {most} messages by their plan, and more were"
+                " drawn; leave these users out."
+            )
         words = (messages.instances << self.content_bits) | (messages.bits if self.content_bits else 0)
         head = _HEADER.pack(MAGIC, VERSION, self.width, self.collection, messages.n_users, len(words))
         body = head + b"".join(self._pack(words[at : at + _CHUNK]) for at in range(0, len(words), _CHUNK))
@@ -81,19 +101,41 @@ class WireFormat:
     def decode(self, packet: bytes) -> Messages:
         """The messages of a packet, or `MalformedPacketError`."""
         n_users, count = self._header(packet)
+        words = np.concatenate([np.zeros(0, np.int64), *self._words(packet, count)])
+        bits = (words & 1).astype(np.uint8) if self.content_bits else np.ones(count, np.uint8)
+        return Messages(n_users, words >> self.content_bits, bits)
+
+    def counts(self, packet: bytes) -> tuple[int, Tally]:
+        """The users of a packet, and how many ones and zeros it holds in each instance; or `MalformedPacketError`.
+
+        Counts are all that a random order leaves of messages.
+        """
+        n_users, count = self._header(packet)
+        ones, zeros = (np.zeros(self.n_instances, np.int64) for _ in range(2))
+        for words in self._words(packet, count):
+            instances, are_ones = words >> self.content_bits, (words & self.content_bits) == self.content_bits
+            np.add.at(ones, instances[are_ones], 1)
+            np.add.at(zeros, instances[~are_ones], 1)
+        return n_users, Tally(ones, zeros)
+
+    def _words(self, packet: bytes, count: int) -> Iterator[NDArray[np.int64]]:
+        """The messages of a packet with a good header, as numbers, some at a time; each is checked."""
         raw = np.frombuffer(packet, np.uint8, offset=_HEADER.size)[: -_CHECKSUM.size]
         if int.from_bytes(raw[-1:].tobytes()) & ((1 << (-count * self.width % 8)) - 1):
             raise MalformedPacketError("the bits after the last message are not zero; the packet was altered.")
-        step = _CHUNK * self.width // 8
-        parts = [self._unpack(raw[at : at + step]) for at in range(0, len(raw), step)]
-        words = np.concatenate([np.zeros(0, np.int64), *parts])[:count]
-        instances = words >> self.content_bits
-        if count and int(instances.max()) >= self.n_instances:
-            raise MalformedPacketError(
-                f"instance {int(instances.max())} is not below {self.n_instances}; the sender follows another plan."
-            )
-        bits = (words & 1).astype(np.uint8) if self.content_bits else np.ones(count, np.uint8)
-        return Messages(n_users, instances, bits)
+        for start in range(0, count, _CHUNK):
+            first = start * self.width // 8
+            words = self._unpack(raw[first : first + _CHUNK * self.width // 8])[: count - start]
+            largest = int(words.max()) >> self.content_bits
+            if largest >= self.n_instances:
+                raise MalformedPacketError(
+                    f"instance {largest} is not below {self.n_instances}; the sender follows another plan."
+                )
+            yield words
+
+    def _size(self, count: int) -> int:
+        """Bytes of a packet of so many messages."""
+        return _HEADER.size + (count * self.width + 7) // 8 + _CHECKSUM.size
 
     def _header(self, packet: bytes) -> tuple[int, int]:
         """Users and number of messages, after every check that needs no unpacking."""
@@ -106,10 +148,13 @@ class WireFormat:
             raise MalformedPacketError(f"the packet does not begin with {MAGIC!r} and version {VERSION}.")
         if collection != self.collection or width != self.width:
             raise MalformedPacketError("the packet belongs to another collection; check the announcement.")
-        size = _HEADER.size + (count * width + 7) // 8 + _CHECKSUM.size
-        if len(packet) != size:
-            raise MalformedPacketError(f"{len(packet)} bytes where {count} messages take {size}; truncated or padded.")
-        if zlib.crc32(packet[: -_CHECKSUM.size]) != _CHECKSUM.unpack(packet[-_CHECKSUM.size :])[0]:
+        if n_users > MOST_USERS or count > n_users * self.most_messages:
+            raise MalformedPacketError(f"{count} messages of {n_users} users are more than their plan allows.")
+        if len(packet) != self._size(count):
+            raise MalformedPacketError(
+                f"{len(packet)} bytes where {count} messages take {self._size(count)}; truncated or padded."
+            )
+        if zlib.crc32(memoryview(packet)[: -_CHECKSUM.size]) != _CHECKSUM.unpack(packet[-_CHECKSUM.size :])[0]:
             raise MalformedPacketError("the checksum does not match; the packet was damaged on its way.")
         return n_users, count
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
 from accounting.composed_contracts import READ_OFF_CLASSES, classifier_contract, classifier_label, seeded_contract
-from accounting.errors import require_choice, require_integer
+from accounting.errors import require_choice, require_integer, require_members
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.kernels import LsqFamily
@@ -22,6 +22,7 @@ from privkde.storage.container import DamagedFileError, read_container, write_co
 from privkde.storage.user_blocks import Progress, rows_per_block
 
 SCHEMA = "privkde.model/1"
+MEMBERS = ("schema", "announcements", "n_users", "contract", "private", "labels")
 RULES = ("density", "mean")
 """How classes are ranked: by density, or by the distance to their means in feature space."""
 LARGEST_SUM = 1e30
@@ -227,8 +228,9 @@ class DensityModel:
     @staticmethod
     def load(path: str | Path) -> DensityModel:
         """Read a model that `save` wrote; `DamagedFileError` for anything else."""
-        document, arrays = read_container(Path(path), SCHEMA)
+        document, arrays = read_container(Path(path), SCHEMA, ("sums",))
         try:
+            require_members("the document", document, MEMBERS)
             return DensityModel(
                 announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
                 sums=arrays["sums"],

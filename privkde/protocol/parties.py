@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError, PlanRequest
-from accounting.errors import require_integer
+from accounting.errors import require_integer, require_members
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
@@ -82,7 +82,11 @@ class Randomizer:
     def packets(
         self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> list[bytes]:
-        """One packet for each of these users, to be sent to the shuffler."""
+        """One packet for each of these users, to be sent to the shuffler.
+
+        Raises: `OverlongPacketError` if a user drew more messages than the plan allows one, which happens with
+        probability at most e^−900; that user sends nothing.
+        """
         tally = self.tally(x, classes, stream=stream, numbers=numbers)
         users = zip(tally.ones, tally.zeros, strict=True)
         return [self._wire.encode(Messages.of_one_user(ones, zeros)) for ones, zeros in users]
@@ -96,27 +100,31 @@ class Randomizer:
 class Admission:
     """What a shuffler takes: a packet of this collection, from exactly one user, whole or not at all.
 
-    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so.
+    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so. A packet
+    that is longer than any of an honest user is refused by its header (docs/proofs/limits.md).
     """
 
     def __init__(self, announcement: Announcement) -> None:
         self._wire = announcement.wire_format()
         self._one_each = announcement.bitsum().one_message_each
 
-    def messages(self, packet: bytes) -> Messages | None:
-        """The messages of a packet that is taken; None if it is refused."""
-        messages = _decoded(self._wire, packet)
-        if messages is None or messages.n_users != 1:
+    def counts(self, packet: bytes) -> Tally | None:
+        """The counts of a packet that is taken; None if it is refused."""
+        counted = _counted(self._wire, packet)
+        if counted is None or counted[0] != 1 or (self._one_each and not _one_each(counted[1], 1)):
             return None
-        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
-        return None if self._one_each and np.any(sent != 1) else messages
+        return counted[1]
 
 
-def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
+def _counted(wire: WireFormat, packet: bytes) -> tuple[int, Tally] | None:
     try:
-        return wire.decode(packet)
+        return wire.counts(packet)
     except MalformedPacketError:
         return None
+
+
+def _one_each(tally: Tally, n_users: int) -> bool:
+    return bool(np.all(tally.ones + tally.zeros == n_users))
 
 
 class Shuffler:
@@ -131,16 +139,15 @@ class Shuffler:
         self._wire = announcement.wire_format()
         self._admission = Admission(announcement)
         self._request = announcement.plan.request
-        self._held: list[Messages] = []
+        self._held: list[bytes] = []
         self.rejected = 0
 
     def receive(self, packet: bytes) -> bool:
         """Take one user's packet; False (and counted) if it is malformed."""
-        messages = self._admission.messages(packet)
-        if messages is None:
+        if self._admission.counts(packet) is None:
             self.rejected += 1
             return False
-        self._held.append(messages)
+        self._held.append(packet)
         return True
 
     def release(self) -> bytes:
@@ -149,7 +156,7 @@ class Shuffler:
         Several releases are fine, each for enough users: nobody is in two of them.
         """
         refuse_too_few(len(self._held), self._request, self.rejected)
-        held, self._held = self._held, []
+        held, self._held = [self._wire.decode(packet) for packet in self._held], []
         instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
         bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
         order = permutation(len(instances), self._stream)
@@ -172,12 +179,10 @@ class Analyzer:
 
     def receive(self, packet: bytes) -> bool:
         """Count a released packet; False (and counted) if it is malformed. A refused packet changes no count."""
-        messages = _decoded(self._wire, packet)
-        if messages is not None:
-            tally = messages.counts(self._wire.n_instances)
-            if not self._breaks_one_each(tally, messages.n_users):
-                self.add(tally, messages.n_users)
-                return True
+        counted = _counted(self._wire, packet)
+        if counted is not None and not self._breaks_one_each(counted[1], counted[0]):
+            self.add(counted[1], counted[0])
+            return True
         self.rejected += 1
         return False
 
@@ -213,7 +218,7 @@ class Analyzer:
         return (2.0 * estimate - self.n_users) * bound
 
     def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
-        return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
+        return self._one_each and not _one_each(tally, n_users)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""
@@ -228,8 +233,9 @@ class Analyzer:
     @staticmethod
     def load(path: str | Path) -> Analyzer:
         """Continue with counts that `save` wrote; `DamagedFileError` for anything else."""
-        document, arrays = read_container(Path(path), COUNTS_SCHEMA)
+        document, arrays = read_container(Path(path), COUNTS_SCHEMA, ("ones", "zeros"))
         try:
+            require_members("the document", document, ("schema", "announcement", "n_users", "rejected"))
             analyzer = Analyzer(Announcement.from_json(document["announcement"]))
             analyzer.add(Tally(arrays["ones"], arrays["zeros"]), document["n_users"])
             analyzer.rejected = require_integer("rejected", document["rejected"], low=0, high=10**12)

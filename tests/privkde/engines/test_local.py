@@ -27,6 +27,7 @@ from accounting.mechanisms import (
     RandomizedResponse,
     ThreeNegativeBinomial,
 )
+from accounting.numerics import tails
 from privkde.bitsum import EXECUTED, Tally, executed
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.engines import PATHS, Collector, Engine
@@ -251,8 +252,9 @@ Noise = Callable[[Any, int, tuple[int, ...], ByteStream], Tally]
 
 @contextmanager
 def broken(name: str, change: Callable[[Noise], Noise]) -> Iterator[None]:
-    """The protocol with another `noise`."""
+    """The protocol with another `noise`, of any number of messages."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tails, "OVERLONG_EXPONENT", 1e9)
         patch.setattr(EXECUTED[name], "noise", change(EXECUTED[name].noise))
         yield
 
