@@ -63,8 +63,7 @@ class FeatureSums:
         """
         family, dim = self.family, self.family.facts.dim
         weights = self.weights().astype(np.float32).T
-        if len(y.shape) != 2 or y.shape[1] != dim:
-            raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
+        require_queries(y, dim)
         step = rows_per_block(weights.shape[0]) if rows is None else rows
         for start in range(0, y.shape[0], step):
             index = np.arange(start, min(start + step, y.shape[0]))
@@ -73,6 +72,12 @@ class FeatureSums:
             yield start, (family.query_features(vectors) @ weights).astype(np.float64)
             if progress is not None:
                 progress(len(index))
+
+
+def require_queries(y: Rows, dim: int) -> None:
+    """Refuse queries that are not vectors of this dimension, before maps for it are drawn."""
+    if len(y.shape) != 2 or y.shape[1] != dim:
+        raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +188,7 @@ class DensityModel:
 
     def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """K̃_c(y) for every query (rows) and every class that has a density (columns)."""
+        require_queries(y, self.plans[0].request.dim)
         return self.feature_sums().densities(y, progress=progress)
 
     def verify(self) -> None:

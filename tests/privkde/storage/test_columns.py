@@ -173,7 +173,7 @@ def arrow_peak(work: Callable[[], object]) -> int:
     pa.set_memory_pool(counted)
     try:
         held = peak(work)
-        return held + counted.max_memory()
+        return held + int(counted.max_memory())
     finally:
         pa.set_memory_pool(usual)
 

@@ -255,7 +255,7 @@ def npy(array: Any, claimed: tuple[int, ...] | None = None) -> bytes:
     buffer = io.BytesIO()
     header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape if claimed is None else claimed}
     np.lib.format.write_array_header_1_0(buffer, header)
-    return buffer.getvalue() + array.tobytes()
+    return buffer.getvalue() + bytes(array.tobytes())
 
 
 PLAIN = npy(text('{"schema": "test/1"}'))
