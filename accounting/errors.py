@@ -51,3 +51,10 @@ def require_choice(name: str, value: object, choices: Iterable[str]) -> str:
     near = difflib.get_close_matches(str(value), options, n=1, cutoff=0.6)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     raise InvalidInputError(f"{name}={value!r} is unknown; choose one of {', '.join(options)}.{hint}")
+
+
+def require_members(name: str, held: Iterable[str], belonging: Iterable[str]) -> None:
+    """Raise `InvalidInputError` if a document holds a member that does not belong to it."""
+    foreign = sorted(set(held) - set(belonging))
+    if foreign:
+        raise InvalidInputError(f"{name} holds {foreign[0][:40]!r}, which does not belong to it; write it again.")

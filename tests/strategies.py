@@ -144,6 +144,7 @@ def wire_formats() -> st.SearchStrategy[WireFormat]:
         collection=st.binary(min_size=8, max_size=8),
         n_instances=st.one_of(edges, st.integers(1, 70_000)),
         content_bits=st.integers(0, 1),
+        most_messages=st.integers(50, 1000),
     )
 
 
@@ -161,7 +162,7 @@ def messages(wire: WireFormat, most: int = 40) -> st.SearchStrategy[Messages]:
             packet_id,
             secret,
         ),
-        st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1)),
+        st.one_of(st.integers(1, 3), st.integers(1, 10**9)),
         st.lists(single, max_size=most),
         st.binary(min_size=16, max_size=16),
         st.booleans(),

@@ -81,6 +81,10 @@ class Coins(SingleNoise):
         """Mean of that."""
         return self.n_users * self.heads_probability
 
+    def share_moment(self, rate: float) -> float:
+        """ln(1 + q(e^t − 1))."""
+        return math.log1p(self.heads_probability * math.expm1(rate))
+
     def variance(self, n_present: int) -> float:
         """N q(1 − q)."""
         return n_present * self.heads_probability * (1.0 - self.heads_probability)

@@ -123,6 +123,13 @@ class BitsumProtocol(abc.ABC):
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
         """Expected number of messages that one user sends in one instance."""
 
+    @abc.abstractmethod
+    def most_messages(self, n_instances: int) -> int:
+        """Most messages of one user in so many instances, whatever its bits; a packet with more is not taken.
+
+        An honest user draws more with probability at most e^−900. Source: docs/proofs/limits.md.
+        """
+
     def local_guarantee(self) -> Guarantee:
         """What holds if the shuffler colludes; by default nothing, because one user's share of the noise is tiny."""
         return Guarantee(epsilon=0.0, delta=1.0, adjacency=Adjacency.BIT, view=View.LOCAL)

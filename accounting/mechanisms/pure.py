@@ -23,6 +23,7 @@ from accounting.mechanisms.bitsum_protocol import MOST_USERS, BitsumProtocol
 from accounting.mechanisms.pure_condition import Draft, OneDimensionalTest, conditions_base, laplace_variance
 from accounting.mechanisms.pure_search import FEWEST_PAIRS, MOST_MESSAGES, Search, cheapest_draft, refuse_tiny
 from accounting.numerics.profile import Pair, smallest_epsilon
+from accounting.numerics.tails import most_messages, negative_binomial_moment
 
 if TYPE_CHECKING:
     from accounting.composition.target import Target
@@ -196,6 +197,18 @@ class Pure(BitsumProtocol):
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
         """(1−q)(2s + b) + (2/n)[e^{−ε'}/(1−e^{−ε'}) + r p_f/(1−p_f)], exactly."""
         return self._draft().messages(self.n_users, mean_bit)
+
+    def most_messages(self, n_instances: int) -> int:
+        """By the moments of Z1 + Z2 + 2F and, unless silent, 2s + 1 more."""
+        flood, n, input_messages = self.flood_continue_probability, self.n_users, 2.0 * self.base_messages + 1.0
+
+        def log_moment(rate: float) -> float:
+            spoken = rate * input_messages  # ln((1−q)e^{t(2s+1)} + q)
+            spoken += math.log1p(self.silence_probability * math.expm1(-spoken))
+            noise = negative_binomial_moment(2.0 / n, 1.0 / math.expm1(self.noise_epsilon), rate)
+            return spoken + noise + negative_binomial_moment(self.flood_shape / n, flood / (1.0 - flood), 2.0 * rate)
+
+        return most_messages(n_instances, log_moment)
 
     def local_guarantee(self) -> Guarantee:
         """Pure ln max(n e^{ε'}, C_A, 1 + C_B), whatever the shuffler does.

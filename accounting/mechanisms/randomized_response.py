@@ -96,6 +96,10 @@ class RandomizedResponse(BitsumProtocol):
         """Exactly one."""
         return 1.0
 
+    def most_messages(self, n_instances: int) -> int:
+        """Exactly one in each instance."""
+        return n_instances
+
     def local_guarantee(self) -> Guarantee:
         """ln((1−p)/p), pure, whatever the shuffler does."""
         p = self.flip_probability

@@ -20,6 +20,7 @@ from accounting.errors import require_real
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
 from accounting.numerics.pmf import Pmf, negative_binomial, poisson
 from accounting.numerics.profile import Pair
+from accounting.numerics.tails import most_messages, negative_binomial_moment, poisson_moment
 
 if TYPE_CHECKING:
     from accounting.composition.target import Target
@@ -59,6 +60,14 @@ class SingleNoise(BitsumProtocol):
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
         """For a bit b: b + E[ν]."""
         return mean_bit + self.noise_mean() / self.n_users
+
+    @abc.abstractmethod
+    def share_moment(self, rate: float) -> float:
+        """Ln E[e^{tν}] of one user's share ν of the noise, for t = `rate`; inf where it is not finite."""
+
+    def most_messages(self, n_instances: int) -> int:
+        """By the moments of 1 + ν."""
+        return most_messages(n_instances, lambda rate: rate + self.share_moment(rate))
 
     @property
     def evidence(self) -> Evidence:
@@ -105,6 +114,10 @@ class PoissonNoise(SingleNoise):
     def noise_mean(self) -> float:
         """λ."""
         return self.total_mean
+
+    def share_moment(self, rate: float) -> float:
+        """Of Poisson(λ/n)."""
+        return poisson_moment(self.total_mean / self.n_users, rate)
 
     def variance(self, n_present: int) -> float:
         """λ, more if more users take part than were counted on."""
@@ -160,6 +173,11 @@ class NegativeBinomialNoise(SingleNoise):
     def noise_mean(self) -> float:
         """Mean r p/(1−p)."""
         return self.shape * self.continue_probability / (1.0 - self.continue_probability)
+
+    def share_moment(self, rate: float) -> float:
+        """Of NB(r/n, p)."""
+        odds = self.continue_probability / (1.0 - self.continue_probability)
+        return negative_binomial_moment(self.shape / self.n_users, odds, rate)
 
     def variance(self, n_present: int) -> float:
         """Variance r p/(1−p)², more if more users take part than were counted on."""

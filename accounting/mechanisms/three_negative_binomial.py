@@ -29,6 +29,7 @@ from accounting.errors import InfeasibleError, require_integer, require_real
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
 from accounting.numerics.pmf import Array, Pmf, negative_binomial
 from accounting.numerics.profile import Pair, smallest_root
+from accounting.numerics.tails import most_messages, negative_binomial_moment
 
 if TYPE_CHECKING:
     from accounting.composition.target import Build, Candidate, Target
@@ -183,6 +184,16 @@ class ThreeNegativeBinomial(BitsumProtocol):
         p, flood = self.continue_probability, self.flood_continue_probability
         noise = self.noise_shape * p / (1.0 - p) + self.flood_shape * flood / (1.0 - flood)
         return mean_bit + 2.0 / self.n_users * noise
+
+    def most_messages(self, n_instances: int) -> int:
+        """By the moments of 1 + ψ1 + ψ2 + 2ψ3."""
+        p, flood, n = self.continue_probability, self.flood_continue_probability, self.n_users
+
+        def log_moment(rate: float) -> float:
+            noise = negative_binomial_moment(2.0 * self.noise_shape / n, p / (1.0 - p), rate)
+            return rate + noise + negative_binomial_moment(self.flood_shape / n, flood / (1.0 - flood), 2.0 * rate)
+
+        return most_messages(n_instances, log_moment)
 
     def pairs(self) -> Sequence[Pair]:
         """The law of (U, V) for b = 1 against b = 0."""

@@ -26,7 +26,7 @@ from privkde.kernels import KernelChoice
 from privkde.learning.decoding import decode_classes
 from privkde.learning.scoring import Accuracy, measured
 from privkde.protocol.inputs import OUTSIDE, Rows
-from privkde.protocol.model import RULES, DensityModel
+from privkde.protocol.model import RULES, DensityModel, require_queries
 from privkde.protocol.rounds import SMALL_CLASSES
 from privkde.storage.datasets import holds, read_array, read_vectors, write_arrays
 from privkde.storage.files import require_writable, whole_file
@@ -269,6 +269,7 @@ def _decode(parsed: argparse.Namespace) -> None:
     words = read_array(parsed.vocabulary, parsed.words)
     if words.ndim != 1 or words.dtype.kind != "U":
         raise InvalidInputError(f"array {parsed.words!r} has shape {words.shape} and type {words.dtype}; give words.")
+    require_queries(vectors, model.plans[0].request.dim)
     with tracked(sys.stderr.isatty()) as tracker:
         decoded = decode_classes(
             model.feature_sums(),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from accounting import Plan
 
 EXIT_BAD_INPUT = 2
+LARGEST_JSON = 1 << 20
+"""Bytes of a plan, an announcement or a release in a file; they have some thousands."""
 
 
 def whole(text: str) -> int:
@@ -65,9 +67,13 @@ def read_json(path: Path, remedy: str) -> Any:
     """The JSON document in a file; the error ends with `remedy`."""
     from accounting.errors import InvalidInputError  # here: `--help` and `--version` need no accountant
 
+    with path.open("rb") as file:
+        text = file.read(LARGEST_JSON + 1)
+    if len(text) > LARGEST_JSON:
+        raise InvalidInputError(f"{str(path)!r} has more than {LARGEST_JSON} bytes; {remedy}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        return json.loads(text.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{str(path)!r} is not JSON; {remedy}") from error
 
 

@@ -236,7 +236,7 @@ def _deliver(target: str, counts: PartialCounts) -> None:
 
 
 def _delivered(content: bytes, name: str) -> PartialCounts:
-    document, arrays = unsealed(content, name, OUTCOME_SCHEMA)
+    document, arrays = unsealed(content, name, OUTCOME_SCHEMA, ("ones", "zeros"))
     complaint = document["complaint"]
     return PartialCounts(
         tally=Tally(arrays["ones"], arrays["zeros"]),

@@ -90,7 +90,7 @@ class LocalEngine(Engine):
         counter = PacketCounter(announcement)
         counts = counter.nothing
         for name in matched(files, lambda pattern: [pattern] if Path(pattern).is_file() else glob(pattern)):
-            part = counter.of_all(read_packets(name), register)
+            part = counter.of_all(read_packets(name, counter.longest), register)
             counts += part
             if progress is not None:
                 progress(part.n_users)

@@ -88,7 +88,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
 def _sightings(wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
     """The id of each packet of a file, and where it is; what cannot be read is left to `_count_file`."""
     with suppress(PrivkdeError, OSError):
-        for place, packet in enumerate(read_packets(name, opened)):
+        for place, packet in enumerate(read_packets(name, wire.longest, opened)):
             with suppress(MalformedPacketError):
                 yield wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), (name, place), 1)
 
@@ -111,7 +111,7 @@ def _count_file(
     places = iter(np.sort(np.fromiter(kept, np.int64))[1:])  # without the mark of `CountFiles`
     following = next(places, None)
     try:
-        for place, packet in enumerate(read_packets(name, opened)):
+        for place, packet in enumerate(read_packets(name, wire.longest, opened)):
             counts = counter.of(packet)
             if place == following:
                 following = next(places, None)

@@ -3,7 +3,7 @@
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.kernels.hashed import ExponentialFamily, LaplacianFamily
 from privkde.kernels.inner_product import IdentityFamily, SignFamily
-from privkde.kernels.lsq_family import FAMILIES, KernelChoice, LsqFamily
+from privkde.kernels.lsq_family import FAMILIES, MOST_PARAMETERS, KernelChoice, LsqFamily
 
 FAMILIES |= {
     "gaussian": GaussianFamily,
@@ -13,4 +13,4 @@ FAMILIES |= {
     "exponential": ExponentialFamily,
 }
 
-__all__ = ["FAMILIES", "KernelChoice", "LsqFamily"]
+__all__ = ["FAMILIES", "MOST_PARAMETERS", "KernelChoice", "LsqFamily"]

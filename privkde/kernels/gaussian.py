@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from privkde.draws.randomness import ByteStream
-from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only
 from privkde.kernels.projection import FastProjection
 from privkde.kernels.public_draws import normal_rows, uniforms
 
@@ -19,10 +19,14 @@ class GaussianFamily(LsqFamily):
     Source: docs/proofs/kernels.md, "Gaussian".
     """
 
+    @staticmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """The frequencies."""
+        return choice.facts().n_repetitions * (choice.projection or choice.dim)
+
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
-        super().__init__(choice)
-        width = choice.dim if choice.projection is None else choice.projection
-        require_room(self.facts.n_repetitions * width, choice)
+        super().__init__(choice, stream)
+        width = choice.projection or choice.dim
         self.projection = (
             None if choice.projection is None else FastProjection(choice.dim, width, stream.child("projection"))
         )

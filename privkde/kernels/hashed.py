@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privkde.draws.randomness import ByteStream
-from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only
 from privkde.kernels.public_draws import integers_below, normal_rows, poisson_process
 
 Integers = NDArray[np.int64]
@@ -87,14 +87,13 @@ class CutFamily(LsqFamily):
         distances /= -float(self.choice.bandwidth)
         return np.exp(distances, out=distances)
 
-    def _draw(self, stream: ByteStream, *, segments: int, density: float, numbers_per_cut: int) -> Cuts:
+    def _draw(self, stream: ByteStream, *, segments: int, density: float) -> Cuts:
         """Cuts at `density` per unit of height in each of `segments` copies of [−1, 1] per repetition.
 
         The copies are laid end to end on a line, which one Poisson process of rate 1 fills. A family of more
-        repetitions extends one of fewer. What has to be stored is limited: `numbers_per_cut` for each cut.
+        repetitions extends one of fewer.
         """
         repetitions, n_coordinates, length = self.facts.n_repetitions, self.facts.n_coordinates, 2.0 * density
-        require_room(repetitions * segments * length * numbers_per_cut, self.choice)
         points = poisson_process(stream.child("points"), repetitions * segments * length)
         places = np.minimum(np.floor(points / length), repetitions * segments - 1)
         heights = (points - places * length) / density - 1.0
@@ -115,9 +114,14 @@ class LaplacianFamily(CutFamily):
     The cuts between x and y on axis j are Poisson with mean |x_j−y_j|/h; axes are independent.
     """
 
+    @staticmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """Five numbers for each cut, of which 2d/h are expected in a repetition."""
+        return choice.facts().n_repetitions * choice.dim * 2.0 / choice.bandwidth * 5
+
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
-        super().__init__(choice)
-        self.cuts = self._draw(stream, segments=choice.dim, density=1.0 / choice.bandwidth, numbers_per_cut=5)
+        super().__init__(choice, stream)
+        self.cuts = self._draw(stream, segments=choice.dim, density=1.0 / choice.bandwidth)
 
     def heights(self, rows: Float32, part: slice) -> Float32:
         """The coordinate of each row on the axis of each cut."""
@@ -134,10 +138,16 @@ class ExponentialFamily(CutFamily):
     Given u, the cuts between x and y have mean |u·(x−y)| c_d/h; and c_d = 1/E|u·e| for a unit vector e.
     """
 
+    @staticmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """Five numbers and a direction for each cut, of which 2c_d/h are expected in a repetition."""
+        cuts = choice.facts().n_repetitions * 2.0 * inverse_mean_projection(choice.dim) / choice.bandwidth
+        return cuts * (5 + choice.dim)
+
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
-        super().__init__(choice)
+        super().__init__(choice, stream)
         density = inverse_mean_projection(choice.dim) / choice.bandwidth
-        self.cuts = self._draw(stream, segments=1, density=density, numbers_per_cut=5 + choice.dim)
+        self.cuts = self._draw(stream, segments=1, density=density)
         self.directions: Float32 = read_only(_sphere(stream.child("directions"), len(self.cuts.thresholds), choice.dim))
 
     def heights(self, rows: Float32, part: slice) -> Float32:

@@ -9,7 +9,7 @@ import numpy as np
 from accounting.kernels import MOST_SINGULAR, NORM_SLACK
 from privkde.draws.randomness import ByteStream
 from privkde.kernels import norms
-from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only, require_room
+from privkde.kernels.lsq_family import Float32, Float64, KernelChoice, LsqFamily, read_only
 from privkde.kernels.norms import NORM_ERROR
 from privkde.kernels.projection import FastProjection
 from privkde.kernels.public_draws import signs
@@ -45,8 +45,13 @@ class IdentityFamily(InnerProductFamily):
     coordinates of a rotated unit vector are of size 1/√d, and rounding them relative to R makes R times less noise.
     """
 
+    @staticmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """The signs of the rotation and their places."""
+        return 2 * choice.dim
+
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
-        super().__init__(choice)
+        super().__init__(choice, stream)
         self.rotation = (
             None if self.facts.bound >= 1.0 else FastProjection(choice.dim, choice.dim, stream.child("rotation"))
         )
@@ -68,10 +73,14 @@ class SignFamily(InnerProductFamily):
     Source: §A.3 of the paper; docs/proofs/kernels.md, "Inner product".
     """
 
+    @staticmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """The signs."""
+        return choice.facts().n_repetitions * choice.dim
+
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
-        super().__init__(choice)
+        super().__init__(choice, stream)
         shape = (self.facts.n_repetitions, choice.dim)
-        require_room(shape[0] * shape[1], choice)
         drawn = signs(stream.child("signs"), shape[0] * shape[1]).reshape(shape)
         self.weights: Float32 = read_only(drawn.T * np.float32(1.0 / math.sqrt(choice.dim)))
 

@@ -6,7 +6,6 @@ Source: Definition 2.1 of the paper; docs/proofs/kernels.md.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +88,20 @@ class KernelChoice:
 
     def build(self, public_seed: str) -> LsqFamily:
         """The family that everybody draws from this seed, the same on every machine."""
+        self.require_room()
         return FAMILIES[self.name](self, public_stream(public_seed).child("kernel", self.name))
+
+    def n_parameters(self) -> float:
+        """Public numbers that the family holds, about; known without drawing any."""
+        return FAMILIES[self.name].n_parameters(self)
+
+    def require_room(self) -> None:
+        """Refuse a family of more than `MOST_PARAMETERS` numbers before any of them is drawn."""
+        if self.n_parameters() > MOST_PARAMETERS:
+            raise InvalidInputError(
+                f"{self} needs about {self.n_parameters():.2g} public numbers, more than {MOST_PARAMETERS:.2g};"
+                " choose fewer repetitions, fewer dimensions or, for a hashed kernel, a larger bandwidth."
+            )
 
 
 class LsqFamily(ABC):
@@ -99,12 +111,18 @@ class LsqFamily(ABC):
     finite, and their norms at most 1 where `needs_unit_norm`, is checked by the caller.
     """
 
-    def __init__(self, choice: KernelChoice) -> None:
+    def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
+        """Draw the maps of a choice from a public stream."""
         self.choice = choice
         self.facts = choice.facts()
         largest = np.float32(self.facts.bound)
         beyond = float(largest) > self.facts.bound
         self._bound = np.nextafter(largest, np.float32(0)) if beyond else largest
+
+    @staticmethod
+    @abstractmethod
+    def n_parameters(choice: KernelChoice) -> float:
+        """Numbers that the family of this choice holds, about."""
 
     @property
     def needs_unit_norm(self) -> bool:
@@ -162,14 +180,5 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def require_room(count: float, choice: KernelChoice) -> None:
-    """Refuse a family of more than `MOST_PARAMETERS` numbers before any of them is drawn."""
-    if count > MOST_PARAMETERS:
-        raise InvalidInputError(
-            f"{choice} needs about {count:.2g} public numbers, more than {MOST_PARAMETERS:.2g};"
-            " choose fewer repetitions, fewer dimensions or, for a hashed kernel, a larger bandwidth."
-        )
-
-
-FAMILIES: dict[str, Callable[[KernelChoice, ByteStream], LsqFamily]] = {}
+FAMILIES: dict[str, type[LsqFamily]] = {}
 """The family of each kernel in `accounting.kernels`, by its name."""

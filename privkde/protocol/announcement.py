@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping
@@ -10,16 +11,19 @@ from functools import lru_cache
 from typing import Any
 
 from accounting import InvalidInputError, Plan
-from accounting.errors import require_integer, require_real
+from accounting.errors import require_integer, require_members, require_real
 from accounting.request import LARGEST_DELTA, LARGEST_EPSILON, MOST_USERS
 from privkde.bitsum import Bitsum, executed
-from privkde.kernels import KernelChoice, LsqFamily
+from privkde.draws.randomness import public_stream
+from privkde.kernels import MOST_PARAMETERS, KernelChoice, LsqFamily
 from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.messages import WireFormat
 
 SCHEMA = "privkde.announcement/1"
 NO_LIMIT = 1e300
 """The highest ceiling for messages: more than anybody can send."""
+MOST_INSTANCES = 1 << 24
+"""Instances of one collection: counts of ones and zeros take 16 bytes for each."""
 
 
 class RefusedAnnouncementError(InvalidInputError):
@@ -44,14 +48,19 @@ class Announcement:
             )
         if not isinstance(self.group, str):
             raise InvalidInputError(f"group={self.group!r} must be a text: the name of a class, or '' for none.")
-        _family(self.kernel_choice(), self.public_seed)
+        require_integer("instances", self.n_instances, low=1, high=MOST_INSTANCES)
+        public_stream(self.public_seed)
+        self.kernel_choice().require_room()
 
     def kernel_choice(self) -> KernelChoice:
         """The kernel family, as planned."""
         return KernelChoice.planned(self.plan.request, bandwidth=self.bandwidth, projection=self.projection)
 
     def family(self) -> LsqFamily:
-        """The maps f_i and g_i, drawn from the public seed."""
+        """The maps f_i and g_i, drawn from the public seed when they are first needed.
+
+        Refused if one user could shift its bits by them further than was declared to the accountant.
+        """
         return _family(self.kernel_choice(), self.public_seed)
 
     def bitsum(self) -> Bitsum:
@@ -80,7 +89,12 @@ class Announcement:
     def wire_format(self) -> WireFormat:
         """How the messages of this collection are written."""
         law = self.plan.protocol()
-        return WireFormat(collection=self.collection(), n_instances=self.n_instances, content_bits=law.content_bits)
+        return WireFormat(
+            collection=self.collection(),
+            n_instances=self.n_instances,
+            content_bits=law.content_bits,
+            most_messages=law.most_messages(self.n_instances),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -106,6 +120,7 @@ class Announcement:
         most_delta: float = 1e-5,
         least_users: int = 100,
         most_messages: float = 1e6,
+        most_parameters: int = 1 << 22,
     ) -> Announcement:
         """An announcement that somebody sent, accepted if it promises enough and its plan keeps the promise.
 
@@ -119,6 +134,9 @@ class Announcement:
         - `least_users=100` honest ones, whose noise is counted on: with few, one who learns what most of the others
           sent undoes the shuffling. A client cannot check that they take part.
         - `most_messages=1e6` are expected in one release (`most_messages_per_user`): some megabytes.
+        - `most_parameters=2²²` public numbers of the kernel's maps: 16 megabytes, and some seconds to draw and check.
+
+        All limits are looked at before the promise is computed, and maps are drawn only once they are used.
         """
         announcement = Announcement.from_json(data)
         request = announcement.plan.request
@@ -126,10 +144,12 @@ class Announcement:
         delta = require_real("most_delta", most_delta, low=0.0, high=LARGEST_DELTA, low_open=False)
         users = require_integer("least_users", least_users, low=2, high=MOST_USERS)
         messages = require_real("most_messages", most_messages, low=0.0, high=NO_LIMIT)
+        parameters = require_integer("most_parameters", most_parameters, low=1, high=MOST_PARAMETERS)
         promised_delta = announcement.plan.protocol().promised_delta(request.delta)
         _refuse_above("epsilon", request.epsilon, epsilon)
         _refuse_above("delta", promised_delta, delta)
         _refuse_above("messages", announcement.most_messages_per_user(), messages)
+        _refuse_above("parameters", announcement.kernel_choice().n_parameters(), parameters)
         if request.counted_users < users:
             raise RefusedAnnouncementError(
                 f"the collection counts on {request.counted_users} honest users and this client asks for at least"
@@ -154,6 +174,8 @@ class Announcement:
         if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
             raise InvalidInputError(f"this is not a {SCHEMA!r} document; get it from whoever runs the collection.")
         try:
+            members = [field.name for field in dataclasses.fields(Announcement)]
+            require_members("the announcement", data, ["schema", *members])
             announcement = Announcement(
                 plan=Plan.from_json(data["plan"]),
                 public_seed=data["public_seed"],

@@ -64,20 +64,21 @@ class PacketCounter:
 
     def __init__(self, announcement: Announcement) -> None:
         self._admission = Admission(announcement)
-        self._n_instances = announcement.n_instances
         self.nothing = PartialCounts.nothing(announcement)
+        self.longest = announcement.wire_format().longest
+        """Bytes of the longest packet that is taken."""
 
     def of(self, packet: bytes, register: ReportRegister | None = None) -> PartialCounts:
         """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else.
 
         Nor does one whose report the register holds: it is counted in `repeated`.
         """
-        messages = self._admission.messages(packet)
-        if messages is None:
+        counted = self._admission.counts(packet)
+        if counted is None:
             return replace(self.nothing, rejected=1)
-        if register is not None and not register.add(messages.packet_id):
+        if register is not None and not register.add(counted.packet_id):
             return replace(self.nothing, repeated=1)
-        return PartialCounts(tally=messages.counts(self._n_instances), n_users=1, secret=messages.secret)
+        return PartialCounts(tally=counted.tally, n_users=1, secret=counted.secret)
 
     def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
         """The counts of many packets."""

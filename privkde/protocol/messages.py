@@ -11,18 +11,24 @@ whole or refused whole, so a malformed one cannot shift a count. The checksum fi
 
 `draws` is 1 if the sender drew from secret randomness and 0 if from a seed, which protects nobody. `id` is random: in
 a user's packet it names the report, in a released packet the release, so that each is counted once.
+
+A packet of n users holds at most n times the messages that the plan allows one user, and is unpacked in small pieces:
+a packet that is too long is refused by its header, and counting takes no more memory than the counts.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError, PrivkdeError
+from accounting.request import MOST_USERS
 from privkde.bitsum import Tally
 
 MAGIC = b"pk"
@@ -35,6 +41,13 @@ _CHUNK = 1 << 16  # messages packed at a time; a multiple of 8, so that chunks e
 
 class MalformedPacketError(PrivkdeError):
     """Bytes that are not a packet of this collection."""
+
+
+class OverlongPacketError(PrivkdeError):
+    """Users drew more messages than a packet of theirs may hold: it is not written, and they do not take part.
+
+    An honest user meets it with probability at most e^−900 (docs/proofs/limits.md).
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +78,14 @@ class Messages:
             secret,
         )
 
-    def counts(self, n_instances: int) -> Tally:
-        """How many ones and zeros there are in each instance: all that a random order leaves of messages."""
-        ones, zeros = (np.bincount(self.instances[self.bits == bit], minlength=n_instances) for bit in (1, 0))
-        return Tally(ones, zeros)
+
+class Counted(NamedTuple):
+    """What a packet holds: users, how many ones and zeros they send in each instance, its id and mark."""
+
+    n_users: int
+    tally: Tally
+    packet_id: bytes
+    secret: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +95,13 @@ class WireFormat:
     collection: bytes
     n_instances: int
     content_bits: int
+    most_messages: int
+    """Of one user (`BitsumProtocol.most_messages`)."""
+
+    @property
+    def longest(self) -> int:
+        """Bytes of the longest packet of one user."""
+        return self._size(self.most_messages)
 
     @property
     def width(self) -> int:
@@ -86,8 +110,14 @@ class WireFormat:
 
     def encode(self, messages: Messages) -> bytes:
         """The packet of these messages."""
-        if not 0 <= messages.n_users < 2**32:
+        if not 0 <= messages.n_users <= MOST_USERS:
             raise InvalidInputError(f"users={messages.n_users} do not fit in one packet; split it.")
+        most = messages.n_users * self.most_messages
+        if len(messages.instances) > most:
+            raise OverlongPacketError(
+                f"a packet of {messages.n_users} users holds at most {most} messages by their plan, and more were"
+                " drawn; leave these users out."
+            )
         words = (messages.instances << self.content_bits) | (messages.bits if self.content_bits else 0)
         if len(messages.packet_id) != ID_BYTES:
             raise InvalidInputError(f"an id of {len(messages.packet_id)} bytes was given; draw {ID_BYTES}.")
@@ -99,19 +129,41 @@ class WireFormat:
     def decode(self, packet: bytes) -> Messages:
         """The messages of a packet, or `MalformedPacketError`."""
         secret, packet_id, n_users, count = self._header(packet)
+        words = np.concatenate([np.zeros(0, np.int64), *self._words(packet, count)])
+        bits = (words & 1).astype(np.uint8) if self.content_bits else np.ones(count, np.uint8)
+        return Messages(n_users, words >> self.content_bits, bits, packet_id, secret)
+
+    def counts(self, packet: bytes) -> Counted:
+        """What a packet holds in each instance, or `MalformedPacketError`.
+
+        Counts are all that a random order leaves of messages.
+        """
+        secret, packet_id, n_users, count = self._header(packet)
+        ones, zeros = (np.zeros(self.n_instances, np.int64) for _ in range(2))
+        for words in self._words(packet, count):
+            instances, are_ones = words >> self.content_bits, (words & self.content_bits) == self.content_bits
+            np.add.at(ones, instances[are_ones], 1)
+            np.add.at(zeros, instances[~are_ones], 1)
+        return Counted(n_users, Tally(ones, zeros), packet_id, secret)
+
+    def _words(self, packet: bytes, count: int) -> Iterator[NDArray[np.int64]]:
+        """The messages of a packet with a good header, as numbers, some at a time; each is checked."""
         raw = np.frombuffer(packet, np.uint8, offset=_HEADER.size)[: -_CHECKSUM.size]
         if int.from_bytes(raw[-1:].tobytes()) & ((1 << (-count * self.width % 8)) - 1):
             raise MalformedPacketError("the bits after the last message are not zero; the packet was altered.")
-        step = _CHUNK * self.width // 8
-        parts = [self._unpack(raw[at : at + step]) for at in range(0, len(raw), step)]
-        words = np.concatenate([np.zeros(0, np.int64), *parts])[:count]
-        instances = words >> self.content_bits
-        if count and int(instances.max()) >= self.n_instances:
-            raise MalformedPacketError(
-                f"instance {int(instances.max())} is not below {self.n_instances}; the sender follows another plan."
-            )
-        bits = (words & 1).astype(np.uint8) if self.content_bits else np.ones(count, np.uint8)
-        return Messages(n_users, instances, bits, packet_id, secret)
+        for start in range(0, count, _CHUNK):
+            first = start * self.width // 8
+            words = self._unpack(raw[first : first + _CHUNK * self.width // 8])[: count - start]
+            largest = int(words.max()) >> self.content_bits
+            if largest >= self.n_instances:
+                raise MalformedPacketError(
+                    f"instance {largest} is not below {self.n_instances}; the sender follows another plan."
+                )
+            yield words
+
+    def _size(self, count: int) -> int:
+        """Bytes of a packet of so many messages."""
+        return _HEADER.size + (count * self.width + 7) // 8 + _CHECKSUM.size
 
     def packet_id(self, packet: bytes) -> bytes:
         """The id of a packet, or `MalformedPacketError` by every check that needs no unpacking."""
@@ -131,10 +183,13 @@ class WireFormat:
             )
         if collection != self.collection or width != self.width:
             raise MalformedPacketError("the packet belongs to another collection; check the announcement.")
-        size = _HEADER.size + (count * width + 7) // 8 + _CHECKSUM.size
-        if len(packet) != size:
-            raise MalformedPacketError(f"{len(packet)} bytes where {count} messages take {size}; truncated or padded.")
-        if zlib.crc32(packet[: -_CHECKSUM.size]) != _CHECKSUM.unpack(packet[-_CHECKSUM.size :])[0]:
+        if n_users > MOST_USERS or count > n_users * self.most_messages:
+            raise MalformedPacketError(f"{count} messages of {n_users} users are more than their plan allows.")
+        if len(packet) != self._size(count):
+            raise MalformedPacketError(
+                f"{len(packet)} bytes where {count} messages take {self._size(count)}; truncated or padded."
+            )
+        if zlib.crc32(memoryview(packet)[: -_CHECKSUM.size]) != _CHECKSUM.unpack(packet[-_CHECKSUM.size :])[0]:
             raise MalformedPacketError("the checksum does not match; the packet was damaged on its way.")
         if secret not in (0, 1):
             raise MalformedPacketError(f"draws={secret} is neither 1 (secret) nor 0 (seeded); the packet was altered.")

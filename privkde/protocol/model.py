@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
 from accounting.composed_contracts import READ_OFF_CLASSES, classifier_contract, classifier_label, seeded_contract
-from accounting.errors import require_choice, require_integer
+from accounting.errors import require_choice, require_integer, require_members
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.kernels import LsqFamily
@@ -22,6 +22,7 @@ from privkde.storage.container import DamagedFileError, read_container, write_co
 from privkde.storage.user_blocks import Progress, rows_per_block
 
 SCHEMA = "privkde.model/1"
+MEMBERS = ("schema", "announcements", "n_users", "contract", "private", "labels")
 RULES = ("density", "mean")
 """How classes are ranked: by density, or by the distance to their means in feature space."""
 LARGEST_SUM = 1e30
@@ -62,8 +63,7 @@ class FeatureSums:
         """
         family, dim = self.family, self.family.facts.dim
         weights = self.weights().astype(np.float32).T
-        if len(y.shape) != 2 or y.shape[1] != dim:
-            raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
+        require_queries(y, dim)
         step = rows_per_block(weights.shape[0]) if rows is None else rows
         for start in range(0, y.shape[0], step):
             index = np.arange(start, min(start + step, y.shape[0]))
@@ -72,6 +72,12 @@ class FeatureSums:
             yield start, (family.query_features(vectors) @ weights).astype(np.float64)
             if progress is not None:
                 progress(len(index))
+
+
+def require_queries(y: Rows, dim: int) -> None:
+    """Refuse queries that are not vectors of this dimension, before maps for it are drawn."""
+    if len(y.shape) != 2 or y.shape[1] != dim:
+        raise InvalidInputError(f"queries of shape {tuple(y.shape)} were given; the model is for (queries, {dim}).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +188,7 @@ class DensityModel:
 
     def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """K̃_c(y) for every query (rows) and every class that has a density (columns)."""
+        require_queries(y, self.plans[0].request.dim)
         return self.feature_sums().densities(y, progress=progress)
 
     def verify(self) -> None:
@@ -227,8 +234,9 @@ class DensityModel:
     @staticmethod
     def load(path: str | Path) -> DensityModel:
         """Read a model that `save` wrote; `DamagedFileError` for anything else."""
-        document, arrays = read_container(Path(path), SCHEMA)
+        document, arrays = read_container(Path(path), SCHEMA, ("sums",))
         try:
+            require_members("the document", document, MEMBERS)
             return DensityModel(
                 announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
                 sums=arrays["sums"],

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError, PlanRequest
-from accounting.errors import require_integer
+from accounting.errors import require_integer, require_members
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
-from privkde.protocol.messages import ID_BYTES, MalformedPacketError, Messages, WireFormat
+from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, Messages, WireFormat
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.report_register import CountedRelease, ReportRegister
 from privkde.storage.user_blocks import Index
@@ -24,6 +24,7 @@ from privkde.storage.user_blocks import Index
 COUNTS_SCHEMA = "privkde.counts/2"
 UNMARKED_COUNTS_SCHEMA = "privkde.counts/1"
 """Counts of versions that did not know whether draws were secret, nor which releases were counted."""
+COUNTS_MEMBERS = ("schema", "announcement", "n_users", "rejected", "repeated", "secret", "releases")
 Vectors = NDArray[np.floating]
 Classes = NDArray[np.integer] | None
 """Class numbers, with joint labels."""
@@ -91,7 +92,11 @@ class Randomizer:
     def packets(
         self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> list[bytes]:
-        """One packet for each of these users, to be sent to the shuffler."""
+        """One packet for each of these users, to be sent to the shuffler.
+
+        Raises: `OverlongPacketError` if a user drew more messages than the plan allows one, which happens with
+        probability at most e^−900; that user sends nothing.
+        """
         source = stream or self._stream
         tally = self.tally(x, classes, stream=source, numbers=numbers)
         users = zip(tally.ones, tally.zeros, new_ids(len(tally.ones), source), strict=True)
@@ -120,27 +125,31 @@ def register_of(announcement: Announcement, given: ReportRegister | None) -> Rep
 class Admission:
     """What a shuffler takes: a packet of this collection, from exactly one user, whole or not at all.
 
-    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so.
+    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so. A packet
+    that is longer than any of an honest user is refused by its header (docs/proofs/limits.md).
     """
 
     def __init__(self, announcement: Announcement) -> None:
         self._wire = announcement.wire_format()
         self._one_each = announcement.bitsum().one_message_each
 
-    def messages(self, packet: bytes) -> Messages | None:
-        """The messages of a packet that is taken; None if it is refused."""
-        messages = _decoded(self._wire, packet)
-        if messages is None or messages.n_users != 1:
+    def counts(self, packet: bytes) -> Counted | None:
+        """What a packet that is taken holds; None if it is refused."""
+        counted = _counted(self._wire, packet)
+        if counted is None or counted.n_users != 1 or (self._one_each and not _one_each(counted.tally, 1)):
             return None
-        sent = np.bincount(messages.instances, minlength=self._wire.n_instances)
-        return None if self._one_each and np.any(sent != 1) else messages
+        return counted
 
 
-def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
+def _counted(wire: WireFormat, packet: bytes) -> Counted | None:
     try:
-        return wire.decode(packet)
+        return wire.counts(packet)
     except MalformedPacketError:
         return None
+
+
+def _one_each(tally: Tally, n_users: int) -> bool:
+    return bool(np.all(tally.ones + tally.zeros == n_users))
 
 
 class Shuffler:
@@ -172,7 +181,7 @@ class Shuffler:
         self._request = announcement.plan.request
         self._register = register_of(announcement, register)
         self._admit = admit
-        self._held: list[Messages] = []
+        self._held: list[bytes] = []
         self.rejected = 0
         self.repeated = 0
 
@@ -181,15 +190,15 @@ class Shuffler:
 
         The token is not kept.
         """
-        messages = self._admission.messages(packet)
-        if messages is not None and messages.packet_id in self._register:
+        counted = self._admission.counts(packet)
+        if counted is not None and counted.packet_id in self._register:
             self.repeated += 1
             return False
-        if messages is None or (self._admit is not None and not self._admit(token)):
+        if counted is None or (self._admit is not None and not self._admit(token)):
             self.rejected += 1
             return False
-        self._register.add(messages.packet_id)
-        self._held.append(messages)
+        self._register.add(counted.packet_id)
+        self._held.append(packet)
         return True
 
     def release(self) -> bytes:
@@ -199,17 +208,16 @@ class Shuffler:
         before it is returned, so that an interruption cannot repeat it.
         """
         refuse_too_few(len(self._held), self._request, self.rejected, self.repeated)
-        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in self._held)])
-        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in self._held)])
+        held = [self._wire.decode(packet) for packet in self._held]
+        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
+        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
         order = permutation(len(instances), self._stream)
         (release_id,) = new_ids(1, self._stream)
-        secret = self._stream.secret and all(messages.secret for messages in self._held)
-        released = Messages(len(self._held), instances[order], bits[order], release_id, secret)
-        packet, tally = self._wire.encode(released), released.counts(self._wire.n_instances)
+        secret = self._stream.secret and all(messages.secret for messages in held)
+        packet = self._wire.encode(Messages(len(held), instances[order], bits[order], release_id, secret))
+        tally = self._wire.counts(packet).tally
         self._register.release(
-            CountedRelease(
-                release_id=release_id, n_users=released.n_users, secret=secret, ones=tally.ones, zeros=tally.zeros
-            )
+            CountedRelease(release_id=release_id, n_users=len(held), secret=secret, ones=tally.ones, zeros=tally.zeros)
         )
         self._held = []
         return packet
@@ -236,15 +244,13 @@ class Analyzer:
 
     def receive(self, packet: bytes) -> bool:
         """Count a released packet; False (and counted) if it is malformed or repeated. It then changes no count."""
-        messages = _decoded(self._wire, packet)
-        if messages is not None and messages.packet_id in self.releases:
+        counted = _counted(self._wire, packet)
+        if counted is not None and counted.packet_id in self.releases:
             self.repeated += 1
             return False
-        if messages is not None:
-            tally = messages.counts(self._wire.n_instances)
-            if not self._breaks_one_each(tally, messages.n_users):
-                self.add(tally, messages.n_users, secret=messages.secret, releases=[messages.packet_id])
-                return True
+        if counted is not None and not self._breaks_one_each(counted.tally, counted.n_users):
+            self.add(counted.tally, counted.n_users, secret=counted.secret, releases=[counted.packet_id])
+            return True
         self.rejected += 1
         return False
 
@@ -293,7 +299,7 @@ class Analyzer:
         return (2.0 * estimate - self.n_users) * bound
 
     def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
-        return self._one_each and not np.all(tally.ones + tally.zeros == n_users)
+        return self._one_each and not _one_each(tally, n_users)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""
@@ -314,12 +320,14 @@ class Analyzer:
 
         Counts of schema 1 are not known to be secret, and count as one release, which their content names.
         """
-        document, arrays = read_container(Path(path), COUNTS_SCHEMA, UNMARKED_COUNTS_SCHEMA)
+        schemas = (COUNTS_SCHEMA, UNMARKED_COUNTS_SCHEMA)
+        document, arrays = read_container(Path(path), schemas, ("ones", "zeros"))
         try:
             tally = Tally(arrays["ones"], arrays["zeros"])
             if document["schema"] == UNMARKED_COUNTS_SCHEMA:
                 content = hashlib.sha256(tally.ones.tobytes() + tally.zeros.tobytes())
                 document |= {"repeated": 0, "secret": False, "releases": [content.digest()[:ID_BYTES].hex()]}
+            require_members("the document", document, COUNTS_MEMBERS)
             releases = [bytes.fromhex(release) for release in document["releases"]]
             if not isinstance(document["secret"], bool) or any(len(release) != ID_BYTES for release in releases):
                 raise InvalidInputError("the mark or the ids of releases are malformed")

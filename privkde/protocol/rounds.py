@@ -104,14 +104,16 @@ class Terms:
         return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
 
     def announcement(self, chosen: Plan, group: str) -> Announcement:
-        """The announcement of a plan to a group."""
-        return Announcement(
+        """The announcement of a plan to a group; refused here, and not by every client, if its maps shift too far."""
+        announcement = Announcement(
             plan=chosen,
             public_seed=self.public_seed,
             bandwidth=self.bandwidth,
             projection=self.projection,
             group=group,
         )
+        announcement.family()
+        return announcement
 
 
 class Collection:

@@ -1,21 +1,25 @@
 """One column of a file, read a chunk at a time: packets in Parquet or Avro, vectors in Parquet (extra `beam`).
 
-A chunk is a row group of Parquet or a block of Avro. Memory grows with the largest chunk, not with the file.
+Memory grows with what is read at once, some rows of Parquet or a block of Avro, and not with the file. Packets come
+from others, so their files are refused where a few bytes could stand for many: by compression that has no small ratio,
+by a large dictionary, by columns of other things than bytes. A row is then at most a small multiple of the file.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
+from accounting.kernels import MOST_DIMENSIONS
 from privkde.storage.container import DamagedFileError
 from privkde.storage.files import reading
 
@@ -23,6 +27,17 @@ PARQUET, AVRO = ".parquet", ".avro"
 FORMATS = (PARQUET, AVRO)
 _AVRO_ROWS = "privkde.rows"
 """How many rows an Avro file was written with: the format has no end mark."""
+
+PACKED_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22}
+"""Compressions of packets in Parquet that are read, and how many bytes one byte can become at most. Avro: none."""
+LARGEST_DICTIONARY = 32 << 20
+"""Bytes, unpacked, of the dictionary of a column of packets, which any number of rows can repeat."""
+LARGEST_BLOCK = 64 << 20
+"""Bytes of a block of Avro."""
+PACKETS_AT_ONCE = 16
+NUMBERS_AT_ONCE = 1 << 22
+"""Of vectors; a single vector is always read whole."""
+LONGEST_LABEL = 256
 
 
 def require_columns() -> None:
@@ -39,37 +54,94 @@ def _reading(name: str) -> AbstractContextManager[None]:
     return reading(lambda error: DamagedFileError(f"{name!r} cannot be read ({type(error).__name__}); write it again."))
 
 
-def read_column(file: IO[bytes], name: str, column: str) -> Iterator[list[Any]]:
-    """The values of a column, chunk by chunk; `name` is the file's, for its ending and for errors."""
+def read_packet_column(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
+    """The values of a column of bytes, one by one; `name` is the file's, for its ending and for errors."""
     with _reading(name):
-        if name.endswith(AVRO):
-            yield from _avro_chunks(file, name, column)
-        else:
-            for chunk in _parquet_chunks(file, name, column):
-                yield chunk.to_pylist()
+        yield from _avro_values(file, name, column) if name.endswith(AVRO) else _parquet_packets(file, name, column)
 
 
-def _parquet_chunks(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
-    import pyarrow.parquet as pq
+def _parquet_packets(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
+    import pyarrow as pa
 
-    with pq.ParquetFile(file) as parquet:
-        _require_member(name, column, parquet.schema_arrow.names)
+    with _parquet(file, name, column) as parquet:
+        kind = parquet.schema_arrow.field(column).type
+        if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
+            raise InvalidInputError(f"column {column!r} of {name!r} holds other things than bytes; write it again.")
         for group in range(parquet.num_row_groups):
-            yield parquet.read_row_group(group, columns=[column]).column(column)
+            _refuse_bombs(_metadata(parquet, group, column), name, column)
+            for chunk in parquet.iter_batches(PACKETS_AT_ONCE, row_groups=[group], columns=[column]):
+                yield from chunk.column(0).to_pylist()
 
 
-def _avro_chunks(file: IO[bytes], name: str, column: str) -> Iterator[list[Any]]:
+def _refuse_bombs(metadata: Any, name: str, column: str) -> None:
+    """Refuse a chunk of packets whose few bytes can become many."""
+    if metadata.compression not in PACKED_RATIOS:
+        raise InvalidInputError(
+            f"column {column!r} of {name!r} is compressed by {metadata.compression}, which has no small ratio; write it"
+            " without compression: packets are random bytes."
+        )
+    if metadata.has_dictionary_page:
+        packed = metadata.data_page_offset - metadata.dictionary_page_offset
+        if not 0 <= packed * PACKED_RATIOS[metadata.compression] <= LARGEST_DICTIONARY:
+            raise InvalidInputError(
+                f"column {column!r} of {name!r} has a dictionary of more than {LARGEST_DICTIONARY} bytes; write it"
+                " without a dictionary."
+            )
+
+
+def _avro_values(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
     import fastavro
 
-    blocks: Any = fastavro.block_reader(file)
-    schema = blocks.writer_schema
-    _require_member(name, column, [field["name"] for field in schema.get("fields", [])])
+    blocks: Any = fastavro.block_reader(cast("IO[bytes]", _BlockReader(file, name)))
+    fields = {field["name"]: field["type"] for field in blocks.writer_schema.get("fields", [])}
+    _require_member(name, column, list(fields))
+    if fields not in ({column: "bytes"}, {column: {"type": "bytes"}}) or blocks.codec != "null":
+        raise InvalidInputError(
+            f"{name!r} holds other things than bytes in one column {column!r}, or is compressed; write it again."
+        )
     missing = int(blocks.metadata.get(_AVRO_ROWS, 0))
     for block in blocks:
         missing -= block.num_records
-        yield [record[column] for record in block]
+        for record in block:
+            yield record[column]
     if missing > 0:
         raise DamagedFileError(f"{name!r} is truncated: it lacks {missing} rows; write it again.")
+
+
+@dataclass(slots=True)
+class _BlockReader:
+    """A file of Avro that is not read in larger pieces than `LARGEST_BLOCK`."""
+
+    file: IO[bytes]
+    name: str
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= LARGEST_BLOCK:
+            raise DamagedFileError(
+                f"{self.name!r} has a block of more than {LARGEST_BLOCK} bytes or is damaged; write it again."
+            )
+        return self.file.read(size)
+
+    def tell(self) -> int:
+        return self.file.tell()
+
+
+@contextmanager
+def _parquet(file: IO[bytes], name: str, column: str, *, dictionary: bool = False) -> Iterator[Any]:
+    """A Parquet file with this column, read a page at a time; with `dictionary`, equal values are held once."""
+    import pyarrow.parquet as pq
+
+    _require_member(name, column, pq.read_schema(file).names)
+    coded = [column] if dictionary else None
+    with pq.ParquetFile(file, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 16) as parquet:
+        yield parquet
+
+
+def _metadata(parquet: Any, group: int, column: str) -> Any:
+    """What the file says of a column in one of its row groups; of the numbers, for a column of lists."""
+    described = parquet.metadata.row_group(group)
+    parts = (described.column(number) for number in range(described.num_columns))
+    return next(part for part in parts if part.path_in_schema.split(".")[0] == column)
 
 
 def _require_member(name: str, column: str, held: list[str]) -> None:
@@ -84,7 +156,8 @@ def write_column(file: IO[bytes], suffix: str, column: str, values: list[bytes])
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        pq.write_table(pa.table({column: pa.array(values, pa.binary())}), file, compression="none")
+        table = pa.table({column: pa.array(values, pa.binary())})
+        pq.write_table(table, file, compression="none", use_dictionary=False)
         return
     import fastavro
 
@@ -102,20 +175,40 @@ def column_names(path: Path) -> list[str]:
 
 
 def read_labels(path: Path, column: str) -> NDArray[Any]:
-    """A column of numbers or texts."""
-    with path.open("rb") as file:
-        values = [value for chunk in read_column(file, str(path), column) for value in chunk]
-    labels = np.array(values) if values else np.zeros(0)
+    """A column of numbers, or of texts of at most `LONGEST_LABEL` bytes."""
+    refused = InvalidInputError(
+        f"column {column!r} of {str(path)!r} holds no plain numbers or texts of at most {LONGEST_LABEL} bytes; convert"
+        " it."
+    )
+    parts: list[NDArray[Any]] = []
+    with _reading(str(path)), path.open("rb") as file:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(file)
+        _require_member(str(path), column, schema.names)
+        kind = schema.field(column).type
+        if pa.types.is_nested(kind):
+            raise refused
+        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        with _parquet(file, str(path), column, dictionary=texts) as parquet:
+            for batch in parquet.iter_batches(columns=[column]):
+                values = batch.column(0)
+                if texts and (pc.max(pc.binary_length(values.dictionary)).as_py() or 0) > LONGEST_LABEL:
+                    raise refused  # before rows repeat it
+                parts.append(np.array(values.to_pylist()))
+    labels = np.concatenate(parts) if parts else np.zeros(0)
     if labels.ndim != 1 or labels.dtype.kind not in "biufU":
-        raise InvalidInputError(f"column {column!r} of {str(path)!r} holds no plain numbers or texts; convert it.")
+        raise refused
     return labels
 
 
 def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
-    """A column of vectors, copied chunk by chunk to a temporary file without a name, and mapped from there."""
+    """A column of vectors, copied some rows at a time to a temporary file without a name, and mapped from there."""
     rows, dim = 0, 0
     with _reading(str(path)), path.open("rb") as file, tempfile.TemporaryFile() as copy:
-        for chunk in filter(len, _parquet_chunks(file, str(path), column)):
+        for chunk in _parquet_vectors(file, str(path), column):
             matrix = _matrix(chunk)
             if rows == 0 and matrix is not None:
                 dim = matrix.shape[1]
@@ -132,6 +225,22 @@ def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
         return np.memmap(copy, np.float32, mode="r", shape=(rows, dim))
 
 
+def _parquet_vectors(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
+    """Arrays of vectors of at most `NUMBERS_AT_ONCE` numbers."""
+    with _parquet(file, name, column) as parquet:
+        for group in range(parquet.num_row_groups):
+            rows = max(1, parquet.metadata.row_group(group).num_rows)
+            per_row = -(-_metadata(parquet, group, column).num_values // rows)
+            if per_row > MOST_DIMENSIONS:
+                raise InvalidInputError(
+                    f"column {column!r} of {name!r} has vectors of {per_row} numbers, more than {MOST_DIMENSIONS};"
+                    " write shorter ones."
+                )
+            at_once = max(1, NUMBERS_AT_ONCE // max(1, per_row))
+            for batch in parquet.iter_batches(at_once, row_groups=[group], columns=[column]):
+                yield batch.column(0)
+
+
 def _matrix(column: Any) -> NDArray[np.float32] | None:
     """None if the values are not lists of numbers of one length."""
     import pyarrow as pa
@@ -144,4 +253,4 @@ def _matrix(column: Any) -> NDArray[np.float32] | None:
     lengths, numbers = pc.list_value_length(column).unique().to_pylist(), pc.list_flatten(column)
     if len(lengths) != 1 or lengths[0] is None or numbers.null_count:
         return None
-    return np.asarray(numbers.to_numpy(), np.float32).reshape(len(column), -1)
+    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32).reshape(len(column), -1)

@@ -1,7 +1,8 @@
 """Files with a JSON document and arrays: an uncompressed `.npz` that ends in a SHA-256 of all its other bytes.
 
 The digest finds damage and careless edits before anything is parsed. It is not a signature: whoever rewrites the file
-can rewrite the digest, so readers validate what they find. Nothing is ever unpickled.
+can rewrite the digest, so readers validate what they find. Nothing is ever unpickled. Members are stored as they are
+and exactly as long as they say, so that no array takes more memory than the file has bytes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
+from privkde.storage.arrays import read_plain
 from privkde.storage.files import whole_file
 
 Arrays = dict[str, NDArray[Any]]
+Schema = str | tuple[str, ...]
+"""The schema of a document, or all that it may have."""
 DIGEST_BYTES = 32
+LARGEST_DOCUMENT = 16 << 20
+"""Bytes of the JSON document of a file: those of models with thousands of classes."""
+_DOCUMENT = "document"
+_LONGEST_HEADER = 256
+"""Bytes before the numbers of an array of one dimension."""
 
 
 class DamagedFileError(InvalidInputError):
@@ -35,35 +44,51 @@ def write_container(path: Path, document: Mapping[str, Any], arrays: Arrays) -> 
         temporary.write_bytes(content)
 
 
-def read_container(path: Path, *schemas: str) -> tuple[dict[str, Any], Arrays]:
-    """The document, which has one of these schemas, and the arrays, or `DamagedFileError`."""
-    return unsealed(path.read_bytes(), str(path), *schemas)
+def read_container(path: Path, schema: Schema, names: Iterable[str]) -> tuple[dict[str, Any], Arrays]:
+    """The document, which has one of these schemas, and the arrays of these names, or `DamagedFileError`."""
+    return unsealed(path.read_bytes(), str(path), schema, names)
 
 
 def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     """The bytes of such a file."""
     text = json.dumps(document, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
+    if len(text) > LARGEST_DOCUMENT:
+        raise InvalidInputError(f"the document has {len(text)} bytes, more than {LARGEST_DOCUMENT}; use fewer classes.")
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, document=np.frombuffer(text, np.uint8), **arrays)
+    np.savez(buffer, allow_pickle=False, **{_DOCUMENT: np.frombuffer(text, np.uint8)}, **arrays)
     with zipfile.ZipFile(buffer, "a") as archive:
         archive.comment = bytes(DIGEST_BYTES)  # the very last bytes of a zip file; NumPy ignores them
     body = buffer.getvalue()[:-DIGEST_BYTES]
     return body + hashlib.sha256(body).digest()
 
 
-def unsealed(content: bytes, name: str, *schemas: str) -> tuple[dict[str, Any], Arrays]:
-    """The document and the arrays of these bytes, which a file of this name held, or `DamagedFileError`."""
-    body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+def unsealed(content: bytes, name: str, schema: Schema, names: Iterable[str]) -> tuple[dict[str, Any], Arrays]:
+    """The document and the arrays of these bytes, which a file of this name held, or `DamagedFileError`.
+
+    Members are the document and the arrays `names`; any other is refused.
+    """
+    body, digest = memoryview(content)[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         raise DamagedFileError(f"{name!r} is truncated, was altered or is not a privkde file; write it again.")
     try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            held = {member: stored[member] for member in stored.files}
-        document = json.loads(held.pop("document").tobytes())
+        held = _members(content, [_DOCUMENT, *names])
+        document = json.loads(held.pop(_DOCUMENT).tobytes())
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
         raise DamagedFileError(f"{name!r} is not a privkde file; write it again.") from error
     held_schema = document.get("schema") if isinstance(document, dict) else None
+    schemas = (schema,) if isinstance(schema, str) else schema
     if held_schema not in schemas:
         expected = " or ".join(map(repr, schemas))
         raise DamagedFileError(f"{name!r} has schema {held_schema!r} where {expected} is expected.")
     return document, held
+
+
+def _members(content: bytes, names: list[str]) -> Arrays:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        stored = {info.compress_type for info in members.values()} == {zipfile.ZIP_STORED}
+        if not stored or sorted(members) != sorted(names) or len(archive.infolist()) != len(names):
+            raise InvalidInputError("members are compressed, missing or do not belong.")
+        if members[_DOCUMENT].file_size > LARGEST_DOCUMENT + _LONGEST_HEADER:
+            raise InvalidInputError("the document is too long.")
+        return {name: read_plain(archive, info) for name, info in members.items()}

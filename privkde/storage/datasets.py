@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
+from privkde.storage.arrays import read_header, read_plain
 from privkde.storage.columns import PARQUET, column_names, read_labels, read_matrix
 from privkde.storage.files import reading, whole_file
 from privkde.storage.user_blocks import Index
@@ -41,18 +41,15 @@ def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
     with _reading(path), zipfile.ZipFile(path) as archive:
         info = _member(archive, path, name)
         with archive.open(info) as member:
-            version = np.lib.format.read_magic(member)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(member)
-            header = member.tell()
-        if len(shape) != 2 or dtype.kind != "f":
+            header = read_header(member, info)
+        if len(header.shape) != 2 or header.dtype.kind != "f":
             raise InvalidInputError(
-                f"array {name!r} of {str(path)!r} has shape {shape} and type {dtype}; vectors are real, (rows, dim)."
+                f"array {name!r} of {str(path)!r} has shape {header.shape} and type {header.dtype}; vectors are real,"
+                " (rows, dim)."
             )
-        if info.file_size != header + math.prod(shape) * dtype.itemsize:
-            raise InvalidInputError(f"array {name!r} of {str(path)!r} is not as long as it says; write it again.")
-        if info.compress_type == zipfile.ZIP_STORED and not fortran:
-            return StoredRows(path, _data_offset(path, info) + header, dtype, (int(shape[0]), int(shape[1])))
+        if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
+            rows, dim = header.shape
+            return StoredRows(path, _data_offset(path, info) + header.start, header.dtype, (rows, dim))
     return read_array(path, name)
 
 
@@ -60,8 +57,8 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
     """A small array or column, such as labels; nothing is unpickled."""
     if path.suffix == PARQUET:
         return read_labels(path, name)
-    with _reading(path), zipfile.ZipFile(path) as archive, archive.open(_member(archive, path, name)) as member:
-        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        return read_plain(archive, _member(archive, path, name))
 
 
 def holds(path: Path, name: str) -> bool:

@@ -23,8 +23,7 @@ from privkde.storage.files import TEMPORARY, whole_file
 SUFFIXES = (".packets", *columns.FORMATS)
 COLUMN = "packet"
 MAGIC = b"privkde packets/1\n"
-LONGEST = 1 << 30
-"""Bytes of one packet; a longer one is damage."""
+_SKIPPED_AT_ONCE = 1 << 20
 _LENGTH = struct.Struct("<I")
 
 
@@ -83,36 +82,52 @@ def write_packets(path: Path, packets: Iterable[bytes], *, once: bool = False) -
         file.write(_LENGTH.pack(0))
 
 
-def read_packets(name: str, opened: Callable[[str], IO[bytes]] | None = None) -> Iterator[bytes]:
+def read_packets(name: str, longest: int, opened: Callable[[str], IO[bytes]] | None = None) -> Iterator[bytes]:
     """The packets of a file, one after the other; whether each is well-formed is for whoever receives it.
 
-    `opened` opens files that are elsewhere than on this machine's disk.
+    `longest` is the most bytes that a packet of the collection has (`WireFormat.longest`). Of a longer one no more than
+    one byte beyond that is read, so that whoever receives it refuses it. `opened` opens files that are elsewhere than
+    on this machine's disk.
     """
     suffix = suffix_of(name)
     with (opened or _on_disk)(name) as file:
         if suffix == ".packets":
-            yield from _delimited(file, name)
+            yield from _delimited(file, name, longest)
             return
-        for chunk in columns.read_column(file, name, COLUMN):
-            if not all(isinstance(packet, bytes) for packet in chunk):
+        for packet in columns.read_packet_column(file, name, COLUMN):
+            if not isinstance(packet, bytes):
                 raise InvalidInputError(f"column {COLUMN!r} of {name!r} holds other things than bytes; write it again.")
-            yield from chunk
+            yield packet[: longest + 1]
 
 
 def _on_disk(name: str) -> IO[bytes]:
     return Path(name).open("rb")
 
 
-def _delimited(file: IO[bytes], name: str) -> Iterator[bytes]:
+def _delimited(file: IO[bytes], name: str, longest: int) -> Iterator[bytes]:
     damaged = DamagedFileError(f"{name!r} is truncated, was altered or is not a file of packets; write it again.")
     if file.read(len(MAGIC)) != MAGIC:
         raise damaged
     while True:
         head = file.read(_LENGTH.size)
-        length = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else LONGEST
-        if length == 0 and not file.read(1):
+        if len(head) != _LENGTH.size:
+            raise damaged
+        length = _LENGTH.unpack(head)[0]
+        if length == 0:
+            if file.read(1):
+                raise damaged
             return
-        packet = file.read(length) if 0 < length < LONGEST else b""
-        if not packet or len(packet) != length:
+        packet = file.read(min(length, longest + 1))
+        if len(packet) != min(length, longest + 1) or not _skipped(file, length - len(packet)):
             raise damaged
         yield packet
+
+
+def _skipped(file: IO[bytes], count: int) -> bool:
+    """Whether so many bytes were there to be passed over."""
+    while count > 0:
+        passed = len(file.read(min(count, _SKIPPED_AT_ONCE)))
+        if passed == 0:
+            return False
+        count -= passed
+    return True

@@ -34,8 +34,7 @@ def test_the_steps_in_order_are_what_the_parties_do() -> None:
     assert all(shuffler.receive(packet) for packet in sent)
     shuffled = shuffler.release()
 
-    messages = announcement.wire_format().decode(shuffled)
-    counts = messages.counts(announcement.n_instances)
+    counts = announcement.wire_format().counts(shuffled).tally
     analyzer = Analyzer(announcement)
     assert analyzer.receive(shuffled)
     np.testing.assert_array_equal([counts.ones, counts.zeros], [analyzer.tally.ones, analyzer.tally.zeros])

@@ -66,12 +66,14 @@ def claims(plan: Plan, deltas: Iterable[float]) -> list[tuple[float, float]]:
 
 
 def announced(plan: Plan) -> Announcement:
-    """The plan with the first public seed that is accepted."""
+    """The plan with the first public seed whose maps are accepted."""
     for seed in PUBLIC_SEEDS[:-1]:
+        announcement = Announcement(plan=plan, public_seed=seed)
         try:
-            return Announcement(plan=plan, public_seed=seed)
+            announcement.family()
         except InvalidInputError:
             continue
+        return announcement
     return Announcement(plan=plan, public_seed=PUBLIC_SEEDS[-1])
 
 

@@ -15,6 +15,7 @@ import pytest
 from accounting import Plan
 from accounting.composition import LADDER
 from privkde.cli import main
+from tests.memory import MEGABYTE, peak
 from tests.plans import made_once
 
 REQUEST = [
@@ -243,3 +244,16 @@ def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_unknown_picture_format_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     refuse(capsys, *REQUEST, "--plot", str(tmp_path / "profile.gif"), "--output", str(tmp_path / "plan.json"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_long_document_is_refused_before_it_is_parsed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "announcement.json"
+    path.write_bytes(b"[" * (8 << 20))
+    counts = str(tmp_path / "counts.npz")
+
+    def collect() -> None:
+        told = refuse(capsys, "collect", "--announcement", str(path), "a.packets", "--counts", counts)
+        assert "has more than 1048576 bytes; get it from whoever runs the collection" in told
+
+    collect()  # imports
+    assert peak(collect) < 4 * MEGABYTE

@@ -28,6 +28,7 @@ from privkde.protocol import announcement
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.joint_labels import JointLayout
+from privkde.protocol.parties import Randomizer
 from tests.privkde.long_vectors import SHAPES, long_vectors
 from tests.privkde.unplanned import SEED, unplanned
 
@@ -321,7 +322,7 @@ def signs_announced(**given: Any) -> Announcement:
 
 @pytest.mark.parametrize("labels", [{}, {"labels": "joint", "classes": 2}], ids=["density", "joint"])
 def test_signs_beyond_the_declared_shift_are_refused(labels: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every party announces or receives, so that nobody takes part with such a draw."""
+    """Whoever needs the maps is refused them, so that nobody takes part with such a draw."""
     announcement._family.cache_clear()
     sound = signs_announced(**labels).to_json()
     drawn = CHOICES["tall signs"].build(SEED).squared_shift()
@@ -336,12 +337,12 @@ def test_signs_beyond_the_declared_shift_are_refused(labels: dict[str, Any], mon
         announcement._family.cache_clear()
 
     declare(1.0001 * drawn)
-    signs_announced(**labels)
+    Randomizer(signs_announced(**labels))
     declare(0.9999 * drawn)
     with pytest.raises(InvalidInputError, match="draws maps with squared shift"):
-        signs_announced(**labels)
+        signs_announced(**labels).family()
     with pytest.raises(InvalidInputError, match="draws maps with squared shift"):
-        Announcement.from_json(sound)
+        Randomizer(Announcement.from_json(sound))
     announcement._family.cache_clear()
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting import InvalidInputError
+from accounting import InvalidInputError, Plan
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS
 from privkde.bitsum import EXECUTED
 from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import SCHEMA, Announcement, RefusedAnnouncementError
+from tests.memory import MEGABYTE, peak
 from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, announced, small_laws, unplanned
 
@@ -210,6 +211,7 @@ def test_clients_refuse_a_promise_that_means_nothing() -> None:
         ("most_delta", 1e-6, 0.0, "delta=1e-06 and this client accepts at most 0"),
         ("least_users", 150, 151, "counts on 150 honest users and this client asks for at least 151"),
         ("most_messages", 4, 3, "messages=4 and this client accepts at most 3"),
+        ("most_parameters", 12, 11, "parameters=12 and this client accepts at most 11"),
     ],
 )
 def test_each_limit_is_the_clients_own(limit: str, kept: float, broken: float, said: str) -> None:
@@ -238,7 +240,7 @@ def test_a_pure_promise_has_no_delta_to_refuse() -> None:
 
 
 @pytest.mark.parametrize("junk", [None, "1", True, float("nan"), float("inf"), -1, [1]], ids=str)
-@pytest.mark.parametrize("limit", ["most_epsilon", "most_delta", "least_users", "most_messages"])
+@pytest.mark.parametrize("limit", ["most_epsilon", "most_delta", "least_users", "most_messages", "most_parameters"])
 def test_limits_that_are_not_numbers_are_refused(limit: str, junk: Any) -> None:
     document = planned().to_json()
     with pytest.raises(InvalidInputError, match=limit) as refused:
@@ -250,3 +252,37 @@ def test_the_group_is_a_text() -> None:
     for junk in (None, 3, ["a"]):
         with pytest.raises(InvalidInputError, match="group"):
             Announcement.from_json({**announcement().to_json(), "group": junk})
+
+
+def test_what_does_not_belong_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="holds 'remark', which does not belong to it"):
+        Announcement.from_json({**announcement().to_json(), "remark": "x"})
+
+
+def test_a_few_kilobytes_do_not_become_a_gigabyte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps of 2²⁸ numbers, the most that there may be: not drawn before they are needed, and refused by clients.
+
+    Clients refuse before they compute what is promised, which takes longer.
+    """
+    huge = announced(small_laws(100)["rr"], kernel="gaussian", dim=2**14, repetitions=2**14, epsilon=1.0, delta=1e-6)
+    document = huge.to_json()
+    assert len(json.dumps(document)) < 8_000
+    assert peak(lambda: Announcement.from_json(document).wire_format()) < MEGABYTE
+
+    def verify(_: Plan) -> None:
+        raise AssertionError("the promise was computed for an announcement that is refused")
+
+    monkeypatch.setattr(Plan, "verify", verify)
+
+    def received() -> None:
+        with pytest.raises(RefusedAnnouncementError, match=r"parameters=2\.68435e"):
+            Announcement.received(document)
+
+    assert peak(received) < MEGABYTE
+    with pytest.raises(InvalidInputError, match="public numbers"):
+        announced(small_laws(100)["rr"], kernel="gaussian", dim=2**14, repetitions=2**14 + 1)
+
+
+def test_more_instances_than_can_be_counted_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="instances=100000000 is outside"):
+        announced(small_laws(5)["rr"], kernel="laplacian", dim=1, repetitions=10**4, bias=1e-4)

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError, PrivkdeError
 from privkde.protocol import messages as messages_module
-from privkde.protocol.messages import MalformedPacketError, Messages, WireFormat
+from privkde.protocol.messages import MalformedPacketError, Messages, OverlongPacketError, WireFormat
 from tests import strategies
+from tests.memory import MEGABYTE, peak
 from tests.privkde.unplanned import announced, small_laws
 from tests.strategies import searched
 
-WIRE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1)
+WIRE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1, most_messages=1000)
 Plain = tuple[int, list[int], list[int], bytes, bool]
 
 
@@ -57,7 +58,7 @@ def read(wire: WireFormat, packet: bytes) -> Plain | None:
     if len(packet) < 45:
         return None
     n_users, count = int.from_bytes(packet[29:33], "little"), int.from_bytes(packet[33:41], "little")
-    if count > 8 * len(packet):
+    if count > 8 * len(packet) or n_users > 10**9 or count > n_users * wire.most_messages:
         return None
     digits = "".join(format(byte, "08b") for byte in packet[41:-4])
     words = [digits[at : at + width(wire)] for at in range(0, width(wire) * count, width(wire))]
@@ -98,7 +99,7 @@ def test_packets_are_as_documented_and_come_back(data: st.DataObject, wire: Wire
 @pytest.mark.parametrize("n_instances", [1, 2, 3, 4, 5, 255, 256, 257, 65_535, 65_536, 65_537, 2**20])
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8, 9])
 def test_size_is_as_documented(n_instances: int, content_bits: int, count: int) -> None:
-    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits)
+    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits, most_messages=10**6)
     index = int(np.ceil(np.log2(n_instances)))
     assert wire.width == max(1, index + content_bits) == width(wire)
     last = np.full(count, n_instances - 1)
@@ -131,7 +132,9 @@ def test_chunks_leave_no_trace(data: st.DataObject, wire: WireFormat, chunk: int
 @pytest.mark.parametrize(("n_instances", "content_bits"), [(1, 0), (3, 1), (70_000, 1)])
 def test_real_chunks_leave_no_trace(count: int, n_instances: int, content_bits: int) -> None:
     rng = np.random.default_rng(count)
-    wire = WireFormat(collection=bytes(range(8)), n_instances=n_instances, content_bits=content_bits)
+    wire = WireFormat(
+        collection=bytes(range(8)), n_instances=n_instances, content_bits=content_bits, most_messages=10**6
+    )
     bits = rng.integers(0, 2, count, dtype=np.uint8) if content_bits else np.ones(count, np.uint8)
     messages = Messages(7, rng.integers(0, n_instances, count), bits)
     packet = wire.encode(messages)
@@ -141,7 +144,7 @@ def test_real_chunks_leave_no_trace(count: int, n_instances: int, content_bits: 
     assert np.array_equal(back.bits, messages.bits)
 
 
-@pytest.mark.parametrize("n_users", [-1, 2**32])
+@pytest.mark.parametrize("n_users", [-1, 10**9 + 1, 2**32])
 def test_users_that_do_not_fit_are_refused(n_users: int) -> None:
     with pytest.raises(InvalidInputError, match="split"):
         WIRE.encode(Messages(n_users, np.zeros(0, np.int64), np.zeros(0, np.uint8)))
@@ -172,7 +175,7 @@ def test_every_single_bit_flip_with_a_repaired_checksum_is_judged_like_the_twin(
         packet = sealed(bytes(flipped))
         assert decoded(WIRE, packet) == read(WIRE, packet)
         verdicts.append(decoded(WIRE, packet) is not None)
-    assert sum(verdicts[8 * 12 : 8 * 33]) == sum(verdicts[: 8 * 41]) == 1 + 8 * 16 + 32
+    assert sum(verdicts[8 * 12 : 8 * 33]) == sum(verdicts[: 8 * 41]) == 1 + 8 * 16 + 30, "not 2³⁰ or 2³¹ more users"
     assert 0 < sum(verdicts[8 * 41 :]) < 16
 
 
@@ -238,9 +241,12 @@ def test_forgery_is_otherwise_a_packet() -> None:
         (forged(count=0), "truncated or padded"),
         (forged(count=0, content=b""), ""),
         (forged(count=3), "truncated or padded"),
-        (forged(count=2**63), "truncated or padded"),
-        (forged(count=2**64 - 1, content=b""), "truncated or padded"),
-        (forged(count=2**61, content=b""), "truncated or padded"),
+        (forged(count=2**63), "more than their plan allows"),
+        (forged(count=2**64 - 1, content=b""), "more than their plan allows"),
+        (forged(count=2**61, content=b""), "more than their plan allows"),
+        (forged(n_users=0), "more than their plan allows"),
+        (forged(n_users=10**9 + 1), "more than their plan allows"),
+        (forged(count=1001, content=bytes(501)), "more than their plan allows"),
         (forged(content=b"\xa2"), "instance 5 is not below 5"),
         (forged(content=b"\x2f"), "instance 7 is not below 5"),
         (forged()[:-1] + bytes([forged()[-1] ^ 1]), "checksum"),
@@ -257,10 +263,10 @@ def test_forged_headers_and_contents_are_refused(packet: bytes, match: str) -> N
 @pytest.mark.parametrize(("n_instances", "content_bits"), [(1, 0), (1, 1), (2, 0), (4, 1), (65_537, 0)])
 def test_index_one_beyond_the_last_is_refused(n_instances: int, content_bits: int) -> None:
     """Packed by a format with one more bit of room, so that the twin of the checksum is right."""
-    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits)
+    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits, most_messages=10**6)
     room = 2 ** (wire.width - content_bits)
     for instance in {n_instances - 1, n_instances, room - 1} & set(range(room)):
-        wide = WireFormat(collection=bytes(8), n_instances=room, content_bits=content_bits)
+        wide = WireFormat(collection=bytes(8), n_instances=room, content_bits=content_bits, most_messages=10**6)
         packet = wide.encode(Messages(1, np.array([instance]), np.ones(1, np.uint8)))
         assert (decoded(wire, packet) is not None) == (instance < n_instances)
 
@@ -324,3 +330,54 @@ def test_packets_of_other_collections_are_refused() -> None:
     for other in others:
         assert decoded(other.wire_format(), packet) is None
     assert len({other.collection() for other in [first, *others]}) == len(others) + 1
+
+
+# Limits --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_longest_packet_of_a_user_is_taken_and_one_message_more_is_not() -> None:
+    wire = WireFormat(collection=bytes(8), n_instances=3, content_bits=1, most_messages=5)
+    longest = Messages(1, np.zeros(5, np.int64), np.ones(5, np.uint8))
+    longer = Messages(1, np.zeros(6, np.int64), np.ones(6, np.uint8))
+    assert len(wire.encode(longest)) == wire.longest
+    assert decoded(wire, wire.encode(longest)) == plain(longest)
+    with pytest.raises(OverlongPacketError, match=r"at most 5 messages .* leave these users out"):
+        wire.encode(longer)
+    with pytest.raises(MalformedPacketError, match="6 messages of 1 users are more than their plan allows"):
+        wire.decode(written(wire, plain(longer)))
+    together = Messages(2, longer.instances, longer.bits)
+    assert decoded(wire, wire.encode(together)) == plain(together)
+
+
+@given(data=st.data(), wire=strategies.wire_formats(), chunk=st.sampled_from([8, 16, 2**16]))
+def test_counts_are_those_of_the_messages(data: st.DataObject, wire: WireFormat, chunk: int) -> None:
+    messages = data.draw(strategies.messages(wire, most=50))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages_module, "_CHUNK", chunk)
+        n_users, tally, *_ = wire.counts(wire.encode(messages))
+    assert n_users == messages.n_users
+    for bit, counts in ((1, tally.ones), (0, tally.zeros)):
+        expected = np.zeros(wire.n_instances, np.int64)
+        for instance in messages.instances[messages.bits == bit]:
+            expected[instance] += 1
+        np.testing.assert_array_equal(counts, expected)
+
+
+def test_a_packet_is_refused_by_its_header_before_anything_is_unpacked() -> None:
+    """16 million messages of one user in 2 MB, which used to become 400 MB; the checksum is right."""
+    roomy = WireFormat(collection=bytes(8), n_instances=1, content_bits=0, most_messages=2**24)
+    bomb = sealed(HEADER.pack(b"pk", 1, 1, bytes(8), 1, 2**24) + bytes(2**21))
+    wire = WireFormat(collection=bytes(8), n_instances=1, content_bits=0, most_messages=2**24 - 1)
+    assert peak(lambda: decoded(wire, bomb)) < MEGABYTE / 8
+    assert roomy.counts(bomb)[1].ones.tolist() == [2**24], "a packet, if the plan allows so many"
+
+
+@pytest.mark.parametrize(("n_instances", "content_bits"), [(1, 0), (768, 1)])
+def test_counting_takes_memory_for_the_counts_and_not_for_the_messages(n_instances: int, content_bits: int) -> None:
+    """A release of many users: 2 MB, of which pieces of 65,536 messages are unpacked."""
+    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits, most_messages=100)
+    count = 2**24 // wire.width
+    head = HEADER.pack(b"pk", 1, wire.width, bytes(8), count, count)
+    packet = sealed(head + bytes(-(-count * wire.width // 8)))
+    assert peak(lambda: wire.counts(packet)) < 6 * len(packet)
+    assert wire.counts(packet)[0] == count

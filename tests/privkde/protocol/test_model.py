@@ -37,10 +37,11 @@ from privkde import PrivateKDE
 from privkde.bitsum import EXECUTED, Tally
 from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.model import LARGEST_SUM, SCHEMA, DensityModel, FeatureSums
+from privkde.protocol.model import LARGEST_SUM, SCHEMA, DensityModel, FeatureSums, promised
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.user_blocks import MOST_ROWS
 from tests import twins
+from tests.memory import MEGABYTE, peak
 from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, announced, small_laws, small_pure, unplanned
 
@@ -587,7 +588,7 @@ def test_every_flipped_byte_and_every_truncation_is_found(
 
 def forged(path: Path, edit: Callable[[dict[str, Any], dict[str, Any]], None]) -> Path:
     """The same file with another content, digest included."""
-    document, arrays = read_container(path, SCHEMA)
+    document, arrays = read_container(path, SCHEMA, ("sums",))
     held: dict[str, Any] = dict(arrays)
     edit(document, held)
     write_container(path, document, held)
@@ -681,7 +682,7 @@ def test_one_models_sums_do_not_fit_another_kernel(tmp_path: Path) -> None:
     one, other = tmp_path / "a.npz", tmp_path / "b.npz"
     model("gaussian").save(one)
     model("laplacian").save(other)
-    _, arrays = read_container(other, SCHEMA)
+    _, arrays = read_container(other, SCHEMA, ("sums",))
     with pytest.raises(DamagedFileError):
         DensityModel.load(forged(one, set_at("arrays", "sums", to=arrays["sums"])))
 
@@ -710,7 +711,7 @@ def test_no_junk_anywhere_ends_in_another_error(
     junk = JUNK[number]
     path = tmp_path / "model.npz"
     model(groups=2).save(path)
-    document, arrays = read_container(path, SCHEMA)
+    document, arrays = read_container(path, SCHEMA, ("sums",))
     everywhere = [at for at in places(document) if at[:2] != ("announcements", 1)][number % every :: every]
     assert len(everywhere) >= 20
     refused = 0
@@ -732,7 +733,7 @@ def test_no_junk_anywhere_ends_in_another_error(
 def test_a_document_nested_without_end_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     model().save(path)
-    document, arrays = read_container(path, SCHEMA)
+    document, arrays = read_container(path, SCHEMA, ("sums",))
     nested = document["contract"]
     for _ in range(400):
         nested = {**document["contract"], "parts": [nested]}
@@ -788,3 +789,29 @@ def test_announcements_are_rebuilt_not_trusted(tmp_path: Path) -> None:
     for one, other in zip(DensityModel.load(path).announcements, base.announcements, strict=True):
         assert isinstance(one, Announcement)
         assert one.collection() == other.collection()
+
+
+def test_a_model_of_kilobytes_does_not_become_a_gigabyte(tmp_path: Path) -> None:
+    """Its document asks for maps of 2²⁸ numbers: drawn for queries of that dimension only."""
+    path = tmp_path / "model.npz"
+    public = announced(small_laws(5)["rr"], kernel="gaussian", dim=2**20 - 2**16, repetitions=256)
+    contract = promised([public.plan], None, private=True, declared=True)
+    DensityModel(announcements=(public,), sums=np.zeros((1, 256)), n_users=(5,), contract=contract, private=True).save(
+        path
+    )
+    assert path.stat().st_size < 12_000
+
+    def query() -> None:
+        with pytest.raises(InvalidInputError, match="the model is for"):
+            DensityModel.load(path).densities(np.zeros((1, 3)))
+
+    assert peak(query) < MEGABYTE
+
+
+def test_members_of_the_document_that_do_not_belong_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    model(groups=2).save(path)
+    document, arrays = read_container(path, SCHEMA, ("sums",))
+    write_container(path, {**document, "remark": 1}, arrays)
+    with pytest.raises(DamagedFileError, match="'remark', which does not belong"):
+        DensityModel.load(path)

@@ -1,5 +1,6 @@
 """The three parties: what the client sends, what the shuffler lets through, what the analyzer counts and publishes."""
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,11 +23,12 @@ from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import bernoulli
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, analyzed, released, withheld
-from privkde.protocol.messages import Messages, WireFormat
+from privkde.protocol.messages import Messages, OverlongPacketError, WireFormat
 from privkde.protocol.parties import COUNTS_SCHEMA, Analyzer, Randomizer, Shuffler, TooFewUsersError
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.report_register import ReportRegister
 from tests import strategies
+from tests.memory import peak
 from tests.plans import plan_for
 from tests.privkde.protocol.test_messages import sealed
 from tests.privkde.unplanned import announced, small_laws
@@ -417,12 +419,18 @@ INCOMPLETE = {
 }
 
 
+def forged(wire: WireFormat, messages: Messages) -> bytes:
+    """The packet of these messages, whether or not their plan allows so many."""
+    packet = dataclasses.replace(wire, most_messages=10**6).encode(dataclasses.replace(messages, n_users=1))
+    return sealed(packet[:29] + messages.n_users.to_bytes(4, "little") + packet[33:-4])
+
+
 @pytest.mark.parametrize("name", INCOMPLETE)
 def test_packets_of_randomized_response_hold_one_message_of_one_user_for_each_instance(name: str) -> None:
     wire = RR.wire_format()
     shuffler = Shuffler(RR, stream=stream())
     assert shuffler.receive(wire.encode(one_each([1, 0, 1, 1])))
-    assert not shuffler.receive(wire.encode(INCOMPLETE[name]))
+    assert not shuffler.receive(forged(wire, INCOMPLETE[name]))
     assert shuffler.receive(wire.encode(report(Messages(1, np.array([3, 1, 0, 2]), np.zeros(4, np.uint8)))))
     assert shuffler.rejected == 1
     released = wire.decode(shuffler.release())
@@ -435,7 +443,7 @@ def test_other_protocols_may_send_any_number_of_messages_but_only_for_one_user()
     wire = SIGNED.wire_format()
     shuffler = Shuffler(SIGNED, stream=stream())
     for name, messages in INCOMPLETE.items():
-        assert shuffler.receive(wire.encode(report(messages))) == ("user" not in name)
+        assert shuffler.receive(forged(wire, report(messages))) == ("user" not in name)
     assert shuffler.rejected == sum("user" in name for name in INCOMPLETE) == 3
     assert wire.decode(shuffler.release()).n_users == 5
 
@@ -465,7 +473,7 @@ def test_malformed_packets_are_counted_and_change_nothing(
     flipped = bytearray(good)
     flipped[edit % len(good)] ^= 1 << edit % 8
     strange = announced(small_laws(3)[name], repetitions=5).wire_format()
-    roomy = WireFormat(collection=wire.collection, n_instances=8, content_bits=wire.content_bits)
+    roomy = dataclasses.replace(wire, n_instances=8, most_messages=6)
     padding = -5 * wire.width % 8
     bad = [
         packet,
@@ -646,7 +654,7 @@ def test_counts_are_secret_only_if_all_draws_were(tmp_path: Path) -> None:
 def test_edited_counts_do_not_lose_the_mark_and_old_ones_never_had_it(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
     shuffled(stream("mark"), private_randomness()).save(path)
-    document, arrays = read_container(path, COUNTS_SCHEMA)
+    document, arrays = read_container(path, COUNTS_SCHEMA, ("ones", "zeros"))
     edited = {**document, "announcement": announced(small_laws(2)["rr"], group="b").to_json()}
     write_container(path, edited, arrays)
     assert not Analyzer.load(path).secret
@@ -766,12 +774,12 @@ def test_released_packets_of_randomized_response_hold_one_message_of_each_user(n
     """What two users sent together is complete; all others lack a message or have one too many."""
     complete = name == "two users with two messages each"
     wire, analyzer = RR.wire_format(), counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
-    assert analyzer.receive(wire.encode(report(INCOMPLETE[name]))) is complete
+    assert analyzer.receive(forged(wire, report(INCOMPLETE[name]))) is complete
     assert analyzer.rejected == (not complete)
     assert state(analyzer) == ((3, [3, 2, 3, 2], [0, 1, 0, 1]) if complete else (1, [1, 0, 1, 0], [0, 1, 0, 1]))
-    free = Analyzer(SIGNED)
-    assert free.receive(SIGNED.wire_format().encode(INCOMPLETE[name])), "other protocols send any number"
-    assert free.rejected == 0
+    free, somebody = Analyzer(SIGNED), INCOMPLETE[name].n_users > 0
+    assert free.receive(forged(SIGNED.wire_format(), INCOMPLETE[name])) is somebody, "others send any number"
+    assert free.rejected == (not somebody)
 
 
 def test_merging_is_for_analyzers_of_one_collection() -> None:
@@ -888,7 +896,7 @@ def test_files_that_hold_no_counts_are_refused(tmp_path: Path, change: Change) -
     """Each with a digest that is right, as a careless program would write it."""
     path = tmp_path / "counts.npz"
     Analyzer(RR).save(path)
-    document, arrays = read_container(path, COUNTS_SCHEMA)
+    document, arrays = read_container(path, COUNTS_SCHEMA, ("ones", "zeros"))
     write_container(path, document, arrays)
     assert Analyzer.load(path).n_users == 0
     change(document, arrays)
@@ -906,3 +914,57 @@ def test_announcements_are_read_as_they_were_written_or_not_at_all() -> None:
     for schema in ("privkde.announcement/2", "privkde.plan/1", None):
         with pytest.raises(InvalidInputError, match=r"privkde\.announcement/1"):
             Announcement.from_json({**loud.to_json(), "schema": schema})
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+@given(seed=st.integers(0, 2**32), n_users=st.integers(2, 12), repetitions=st.integers(1, 9), bits=st.integers(0, 1))
+@settings(max_examples=12)
+def test_honest_packets_are_never_refused(name: str, seed: int, n_users: int, repetitions: int, bits: int) -> None:
+    """A false alarm has probability below e^−890."""
+    public = announced(small_laws(n_users)[name], repetitions=repetitions)
+    x = np.full((n_users, 1), 2.0 * bits - 1.0)
+    shuffler, analyzer = Shuffler(public, stream=stream()), Analyzer(public)
+    for packet in Randomizer(public, stream=private_randomness(seed)).packets(x):
+        assert len(packet) <= public.wire_format().longest
+        assert shuffler.receive(packet)
+    assert analyzer.receive(shuffler.release())
+    assert analyzer.n_users == n_users
+
+
+def test_a_client_that_draws_too_many_messages_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    law, public = small_laws(2)["poisson"], announced(small_laws(2)["poisson"])
+    monkeypatch.setattr(type(law), "most_messages", lambda *_: 0)
+    with pytest.raises(OverlongPacketError, match="leave these users out"):
+        Randomizer(public, stream=stream()).packets(np.ones((2, 1)))
+
+
+def test_a_shuffler_holds_packets_as_they_came() -> None:
+    """No more than their bytes, and refused ones not at all."""
+    public = announced(small_laws(2)["poisson"], repetitions=1)
+    wire = public.wire_format()
+    full = wire.encode(Messages(1, np.zeros(wire.most_messages, np.int64), np.ones(wire.most_messages, np.uint8)))
+    bomb = forged(wire, Messages(1, np.zeros(10**6, np.int64), np.ones(10**6, np.uint8)))
+    shuffler = Shuffler(public, stream=stream())
+    shuffler.receive(full)
+
+    def hold() -> None:
+        for number in range(100):
+            assert shuffler.receive(bytes(bytearray(full)))
+            assert shuffler.receive(bomb) is False, number
+
+    assert peak(hold) < 100 * (len(full) + 200) + 20_000
+    assert len(wire.decode(shuffler.release()).instances) == 101 * wire.most_messages
+
+
+def test_counts_with_foreign_members_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    Analyzer(RR).save(path)
+    document, arrays = read_container(path, COUNTS_SCHEMA, ("ones", "zeros"))
+    write_container(path, document, arrays)
+    assert Analyzer.load(path).n_users == 0
+    write_container(path, {**document, "remark": 1}, arrays)
+    with pytest.raises(DamagedFileError, match="'remark', which does not belong"):
+        Analyzer.load(path)
+    write_container(path, document, {**arrays, "twos": arrays["ones"]})
+    with pytest.raises(DamagedFileError, match="not a privkde file"):
+        Analyzer.load(path)

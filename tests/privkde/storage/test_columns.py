@@ -1,6 +1,7 @@
 """Columns of Parquet and Avro files: what was written comes back; what holds no packets or no matrix is refused."""
 
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from privkde.storage import columns
 from privkde.storage.container import DamagedFileError
 from privkde.storage.datasets import holds, read_array, read_vectors
 from privkde.storage.packets import read_packets, write_packets
-from tests.privkde.storage.test_packets import PACKETS
+from tests.memory import MEGABYTE, peak
+from tests.privkde.storage.test_packets import LONGEST, PACKETS
 
 pytestmark = pytest.mark.extras
 
@@ -29,7 +31,7 @@ def test_avro_files_that_end_between_two_blocks_are_truncated(tmp_path: Path) ->
     assert len(ends) > 2
     target.write_bytes(target.read_bytes()[: ends[0]])
     with pytest.raises(DamagedFileError, match=r"part\.avro' is truncated: it lacks \d+ rows"):
-        list(read_packets(str(target)))
+        list(read_packets(str(target), LONGEST))
 
 
 @pytest.mark.parametrize("suffix", columns.FORMATS)
@@ -38,14 +40,14 @@ def test_files_without_packets_are_refused(suffix: str, tmp_path: Path) -> None:
     with target.open("wb") as file:
         columns.write_column(file, suffix, "message", PACKETS)
     with pytest.raises(InvalidInputError, match="no column 'packet'; it has message"):
-        list(read_packets(str(target)))
+        list(read_packets(str(target), LONGEST))
 
 
 def test_columns_of_other_things_than_bytes_are_refused(tmp_path: Path) -> None:
     table = tmp_path / "texts.parquet"
     pq.write_table(pa.table({"packet": ["text"]}), table)
     with pytest.raises(InvalidInputError, match="other things than bytes"):
-        list(read_packets(str(table)))
+        list(read_packets(str(table), LONGEST))
 
 
 X = np.random.default_rng(0).normal(size=(100, 5)).astype(np.float32)
@@ -160,3 +162,113 @@ def test_missing_values_are_refused(tmp_path: Path) -> None:
         pq.write_table(pa.table({"X": pa.array(rows, pa.list_(pa.float32()))}), tmp_path / "gaps.parquet")
         with pytest.raises(InvalidInputError, match="lists of numbers"):
             read_vectors(tmp_path / "gaps.parquet", "X")
+
+
+# Bombs: a few kilobytes that used to become gigabytes ----------------------------------------------------------------
+
+
+def arrow_peak(work: Callable[[], object]) -> int:
+    """The most bytes that Arrow held at once for `work`, with what Python held."""
+    usual, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    pa.set_memory_pool(counted)
+    try:
+        held = peak(work)
+        return held + int(counted.max_memory())
+    finally:
+        pa.set_memory_pool(usual)
+
+
+def repeated(value: Any, rows: int, kind: Any) -> Any:
+    """A column that holds one value many times, and says it once."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], kind))
+
+
+def bomb(folder: Path, column: Any, **options: Any) -> Path:
+    target = folder / "bomb.parquet"
+    pq.write_table(pa.table({"packet": column}), target, store_schema=False, **options)
+    assert target.stat().st_size < MEGABYTE / 4
+    return target
+
+
+def test_a_dictionary_of_parquet_does_not_multiply_in_memory(tmp_path: Path) -> None:
+    """One packet of a megabyte, 5,700 times in 50 kB: 5.7 GB if read at once."""
+    target = bomb(tmp_path, repeated(bytes(10**6), 5_700, pa.binary()), compression="snappy")
+    read = [0]
+
+    def work() -> None:
+        read[0] = sum(len(packet) == LONGEST + 1 for packet in read_packets(str(target), LONGEST))
+
+    assert arrow_peak(work) < 80 * MEGABYTE
+    assert read == [5_700], "all of them come, cut short, and are refused by whoever receives them"
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip", "brotli", "lz4"])
+def test_packets_that_are_compressed_without_a_small_ratio_are_refused(compression: str, tmp_path: Path) -> None:
+    column = pa.array([bytes(10**6)] * 50, pa.binary())
+    target = bomb(tmp_path, column, compression=compression, use_dictionary=False)
+
+    def work() -> None:
+        with pytest.raises(InvalidInputError, match="write it without compression"):
+            list(read_packets(str(target), LONGEST))
+
+    assert arrow_peak(work) < 4 * MEGABYTE
+
+
+def test_a_large_dictionary_of_packets_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = bomb(tmp_path, repeated(bytes(10**5), 100, pa.binary()), compression="none")
+    assert len(list(read_packets(str(target), LONGEST))) == 100
+    monkeypatch.setattr(columns, "LARGEST_DICTIONARY", 10**5)
+    with pytest.raises(InvalidInputError, match="without a dictionary"):
+        list(read_packets(str(target), LONGEST))
+
+
+def test_packets_of_any_binary_type_are_read(tmp_path: Path) -> None:
+    values = [bytes([number]) * 40 for number in range(40)]
+    for kind in (pa.binary(), pa.large_binary(), pa.binary(40)):
+        pq.write_table(pa.table({"packet": pa.array(values, kind)}), tmp_path / "a.parquet", row_group_size=17)
+        assert list(read_packets(str(tmp_path / "a.parquet"), LONGEST)) == values
+
+
+def test_a_label_or_a_vector_does_not_multiply_in_memory(tmp_path: Path) -> None:
+    """A text of a megabyte in 5,700 rows; and one vector of ten million equal numbers."""
+
+    def refused(read: Callable[[Path, str], object], target: Path, match: str) -> Callable[[], None]:
+        def work() -> None:
+            with pytest.raises(InvalidInputError, match=match):
+                read(target, "packet")
+
+        return work
+
+    texts = bomb(tmp_path, repeated("x" * 10**6, 5_700, pa.string()), compression="snappy")
+    assert arrow_peak(refused(read_array, texts, "at most 256 bytes")) < 40 * MEGABYTE
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**7, np.int32)), pa.array([1.0], pa.float32()))
+    long = pa.ListArray.from_arrays(pa.array([0, 10**7], pa.int32()), values.dictionary_decode())
+    vector = bomb(tmp_path, long)
+    assert arrow_peak(refused(read_vectors, vector, "vectors of 10000000 numbers")) < 4 * MEGABYTE
+
+
+def avro(target: Path, fields: list[dict[str, Any]], records: list[dict[str, Any]], codec: str = "null") -> None:
+    schema = {"type": "record", "name": "row", "fields": fields}
+    with target.open("wb") as file:
+        fastavro.writer(file, fastavro.parse_schema(schema), records, codec=codec)
+
+
+def test_bombs_of_avro_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compressed blocks, values without bytes, foreign fields and blocks of any size."""
+    target, packet = tmp_path / "part.avro", {"name": "packet", "type": "bytes"}
+    nothing = {"name": "more", "type": {"type": "array", "items": "null"}}
+
+    def work() -> None:
+        with pytest.raises(InvalidInputError, match=r"in one column 'packet', or is compressed|has a block of more"):
+            list(read_packets(str(target), LONGEST))
+
+    avro(target, [packet], [{"packet": bytes(10**7)}], codec="deflate")
+    assert arrow_peak(work) < MEGABYTE
+    avro(target, [{"name": "packet", "type": "null"}], [{"packet": None}] * 1000)
+    assert arrow_peak(work) < MEGABYTE
+    avro(target, [packet, nothing], [{"packet": b"a", "more": [None] * 10**6}])
+    assert arrow_peak(work) < MEGABYTE
+    avro(target, [packet], [{"packet": bytes(10**7)}])
+    assert [len(value) for value in read_packets(str(target), LONGEST)] == [LONGEST + 1]
+    monkeypatch.setattr(columns, "LARGEST_BLOCK", 10**6)
+    assert arrow_peak(work) < MEGABYTE

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 from accounting import InvalidInputError
+from privkde.storage import container
 from privkde.storage.container import DIGEST_BYTES, Arrays, DamagedFileError, read_container, write_container
+from tests.memory import MEGABYTE, peak
 
 SCHEMA = "test/1"
 ARRAYS: Arrays = {"small": np.array([[1.5, -2.0]]), "none": np.zeros((0, 3), np.int64)}
@@ -57,7 +59,7 @@ def test_what_was_written_is_read(
     path = tmp_path_factory.mktemp("held") / "held.npz"
     full = {**document, "schema": SCHEMA}
     write_container(path, full, arrays)
-    found, held = read_container(path, SCHEMA)
+    found, held = read_container(path, SCHEMA, arrays)
     assert json.dumps(found, sort_keys=True) == json.dumps(full, sort_keys=True)
     assert held.keys() == arrays.keys()
     for name, array in arrays.items():
@@ -68,7 +70,7 @@ def test_what_was_written_is_read(
 def test_arrays_come_back_as_they_lay_in_memory(path: Path) -> None:
     columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     write_container(path, {"schema": SCHEMA}, {"x": columns, "part": np.arange(10)[::3]})
-    _, held = read_container(path, SCHEMA)
+    _, held = read_container(path, SCHEMA, ("x", "part"))
     np.testing.assert_array_equal(held["x"], columns)
     np.testing.assert_array_equal(held["part"], [0, 3, 6, 9])
 
@@ -101,15 +103,15 @@ def test_every_flipped_bit_and_every_truncation_is_found(path: Path, monkeypatch
             bent[at] ^= 1 << bit
             monkeypatch.setattr(Path, "read_bytes", lambda _, bent=bent: bytes(bent))
             with pytest.raises(DamagedFileError, match=r"truncated|altered"):
-                read_container(path, SCHEMA)
+                read_container(path, SCHEMA, ARRAYS)
     for length in range(len(whole)):
         monkeypatch.setattr(Path, "read_bytes", lambda _, length=length: whole[:length])
         with pytest.raises(DamagedFileError, match="truncated"):
-            read_container(path, SCHEMA)
+            read_container(path, SCHEMA, ARRAYS)
     for longer in (whole + b"\0", b"\0" + whole, whole + whole):
         monkeypatch.setattr(Path, "read_bytes", lambda _, longer=longer: longer)
         with pytest.raises(DamagedFileError, match="truncated"):
-            read_container(path, SCHEMA)
+            read_container(path, SCHEMA, ARRAYS)
 
 
 def archive_of(**arrays: Any) -> bytes:
@@ -152,7 +154,7 @@ def test_a_forgery_with_a_matching_digest_is_refused(
 ) -> None:
     path.write_bytes(sealed(body))
     with pytest.raises(DamagedFileError):
-        read_container(path, SCHEMA)
+        read_container(path, SCHEMA, ARRAYS)
     assert "unpickled" not in capsys.readouterr().out
 
 
@@ -163,7 +165,7 @@ def test_other_files_of_numpy_are_refused(kind: str, path: Path, capsys: pytest.
     for body in (buffer.getvalue(), sealed(buffer.getvalue())):
         path.write_bytes(body)
         with pytest.raises(DamagedFileError):
-            read_container(path, SCHEMA)
+            read_container(path, SCHEMA, ARRAYS)
     assert "unpickled" not in capsys.readouterr().out
 
 
@@ -176,7 +178,7 @@ def test_forged_zip_headers_end_in_our_error(path: Path) -> None:
     for at in range(len(body)):
         path.write_bytes(sealed(body[:at] + bytes([body[at] ^ masks[at]]) + body[at + 1 :]))
         try:
-            document, held = read_container(path, SCHEMA)
+            document, held = read_container(path, SCHEMA, ARRAYS)
         except DamagedFileError:
             refused += 1
             continue
@@ -188,12 +190,12 @@ def test_forged_zip_headers_end_in_our_error(path: Path) -> None:
 def test_the_schema_is_named(path: Path) -> None:
     write_container(path, {"schema": "test/0"}, ARRAYS)
     with pytest.raises(DamagedFileError, match=r"'test/0' where 'test/1'"):
-        read_container(path, SCHEMA)
+        read_container(path, SCHEMA, ARRAYS)
 
 
 def test_a_missing_file_is_a_missing_file(path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        read_container(path, SCHEMA)
+        read_container(path, SCHEMA, ARRAYS)
 
 
 def test_a_folder_that_does_not_exist_is_named_before_anything_is_written(tmp_path: Path) -> None:
@@ -235,4 +237,75 @@ def test_a_write_that_fails_halfway_changes_nothing(
             write_container(path, {"schema": SCHEMA, "version": "new"}, ARRAYS)
     assert [one.name for one in path.parent.iterdir()] == [path.name] * there_before
     if there_before:
-        assert read_container(path, SCHEMA)[0]["version"] == "old"
+        assert read_container(path, SCHEMA, ARRAYS)[0]["version"] == "old"
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_STORED) -> bytes:
+    """A container with any members, whose digest is right."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+        archive.comment = bytes(DIGEST_BYTES)
+    return sealed(buffer.getvalue()[:-DIGEST_BYTES])
+
+
+def npy(array: Any, claimed: tuple[int, ...] | None = None) -> bytes:
+    """An array as `numpy.save` writes it; its header may claim another shape."""
+    buffer = io.BytesIO()
+    header = {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape if claimed is None else claimed}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    return buffer.getvalue() + bytes(array.tobytes())
+
+
+PLAIN = npy(text('{"schema": "test/1"}'))
+
+
+def refusing(path: Path) -> Callable[[], None]:
+    def work() -> None:
+        with pytest.raises(DamagedFileError):
+            read_container(path, SCHEMA, ("x",))
+
+    return work
+
+
+def test_bombs_are_refused_before_memory_is_taken(path: Path) -> None:
+    """Kilobytes that would become hundreds of megabytes, by compression or by what a header claims."""
+    path.write_bytes(zipped({"document.npy": PLAIN, "x.npy": npy(np.ones(3))}))
+    assert read_container(path, SCHEMA, ("x",))[1]["x"].tolist() == [1.0, 1.0, 1.0]
+    bombs = [
+        zipped({"document.npy": PLAIN, "x.npy": npy(np.zeros(2**22))}, zipfile.ZIP_DEFLATED),
+        zipped({"document.npy": npy(text(" " * 2**25)), "x.npy": npy(np.ones(3))}, zipfile.ZIP_DEFLATED),
+        zipped({"document.npy": PLAIN, "x.npy": npy(np.zeros(3), (2**28,))}),
+        zipped({"document.npy": PLAIN, "x.npy": npy(np.zeros(3), (2**28, 0, 2**28))}),
+        zipped({"document.npy": npy(text(" "), (2**28,)), "x.npy": npy(np.ones(3))}),
+    ]
+    for bomb in bombs:
+        assert len(bomb) < MEGABYTE / 8
+        path.write_bytes(bomb)
+        assert peak(refusing(path)) < MEGABYTE
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"document.npy": PLAIN},
+        {"document.npy": PLAIN, "x.npy": npy(np.ones(3)), "y.npy": npy(np.ones(3))},
+        {"document.npy": PLAIN, "x.npy": npy(np.ones(3)), "readme.txt": b"hello"},
+        {"document.npy": PLAIN, "x": npy(np.ones(3)), "x.npy": npy(np.ones(3))},
+        {"x.npy": npy(np.ones(3))},
+    ],
+    ids=["one missing", "one more", "a text", "twice", "no document"],
+)
+def test_members_that_do_not_belong_are_refused(members: dict[str, bytes], path: Path) -> None:
+    path.write_bytes(zipped(members))
+    refusing(path)()
+
+
+def test_a_long_document_is_neither_written_nor_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = {"schema": SCHEMA, "text": "x" * 3000}
+    write_container(path, long, {"x": np.ones(3)})
+    monkeypatch.setattr(container, "LARGEST_DOCUMENT", 2000)
+    refusing(path)()
+    with pytest.raises(InvalidInputError, match="bytes, more than 2000"):
+        write_container(path, long, {"x": np.ones(3)})

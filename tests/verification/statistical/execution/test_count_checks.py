@@ -209,7 +209,7 @@ def test_a_finding_is_a_function_of_the_seed(name: str, samples: Callable[[], An
 
 def test_packets_are_read_as_they_were_written() -> None:
     for content_bits, bits in ((1, [0, 1, 1, 0]), (0, [1, 1, 1, 1])):
-        wire = WireFormat(collection=bytes(8), n_instances=37, content_bits=content_bits)
+        wire = WireFormat(collection=bytes(8), n_instances=37, content_bits=content_bits, most_messages=10**4)
         sent = Messages(1, np.array([36, 0, 5, 5]), np.array(bits, np.uint8))
         instances, read = read_packet(wire.encode(sent), content_bits)
         assert instances.tolist() == [36, 0, 5, 5]
