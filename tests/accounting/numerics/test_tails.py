@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import example, given, settings, target
+from hypothesis import given, target
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -22,6 +21,7 @@ from accounting.mechanisms import (
 from accounting.numerics import tails
 from accounting.request import LARGEST_EPSILON, LONGEST_SCHEDULE, MOST_USERS
 from tests.privkde.unplanned import small_laws
+from tests.strategies import searched
 
 Law = NDArray[np.float64]
 WINDOW = 6_000
@@ -113,24 +113,14 @@ laws = st.one_of(
         flood_continue_probability=probabilities,
     ),
 )
-searched = given(law=laws, n_instances=st.integers(1, 4), exponent=st.floats(0.5, 100.0))
 
 
-@searched
-@example(law=PoissonNoise(n_users=2, total_mean=1e-3), n_instances=1, exponent=0.5)
-@settings(max_examples=40)
-def test_no_law_is_found_that_exceeds_its_bound(**case: Any) -> None:
-    exceed(**case)
-
-
-@pytest.mark.slow
-@searched
-@settings(max_examples=3_000)
-def test_no_law_is_found_that_exceeds_its_bound_in_a_long_search(**case: Any) -> None:
-    exceed(**case)
-
-
-def exceed(law: BitsumProtocol, n_instances: int, exponent: float) -> None:
+@searched(
+    given(law=laws, n_instances=st.integers(1, 4), exponent=st.floats(0.5, 100.0)),
+    examples=40,
+    study=3_000,
+)
+def test_no_law_is_found_that_exceeds_its_bound(law: BitsumProtocol, n_instances: int, exponent: float) -> None:
     """The search climbs toward tails that come near to what is allowed."""
     exact, most = tail(law, n_instances), bounded(law, n_instances, exponent)
     assert most < WINDOW

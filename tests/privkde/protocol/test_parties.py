@@ -917,8 +917,13 @@ def test_announcements_are_read_as_they_were_written_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", BITSUMS)
-@given(seed=st.integers(0, 2**32), n_users=st.integers(2, 12), repetitions=st.integers(1, 9), bits=st.integers(0, 1))
-@settings(max_examples=12)
+@searched(
+    given(
+        seed=st.integers(0, 2**32), n_users=st.integers(2, 12), repetitions=st.integers(1, 9), bits=st.integers(0, 1)
+    ),
+    examples=12,
+    study=500,
+)
 def test_honest_packets_are_never_refused(name: str, seed: int, n_users: int, repetitions: int, bits: int) -> None:
     """A false alarm has probability below e^−890."""
     public = announced(small_laws(n_users)[name], repetitions=repetitions)
