@@ -11,6 +11,7 @@ from rich.console import Console
 
 from accounting import InvalidInputError
 from privkde.cli.fit_command import add_collection_options, fit_from_file
+from privkde.cli.ledger_options import add_paying_options, paying
 from privkde.cli.parsing import read_json, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
@@ -59,6 +60,7 @@ def add_collect(collect: argparse.ArgumentParser) -> None:
     packets.add_argument("--draws", choices=DRAWS, help="packets: clients' randomness; needed to publish a model")
     vectors = collect.add_argument_group("vectors")
     add_collection_options(vectors)
+    add_paying_options(collect)
     collect.set_defaults(run=_collect, of_vectors={action.dest: action.default for action in vectors._group_actions})
 
 
@@ -113,16 +115,21 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
             require_writable(target)
     announcement = Announcement.verified(read_json(parsed.announcement, "get it from whoever runs the collection."))
     collection = None if parsed.output is None else _collection(announcement)
-    with tracked(sys.stderr.isatty()) as tracker:
+    if collection is None and parsed.budget is not None:
+        raise InvalidInputError("--budget pays for a model that is published; add -o MODEL.")
+    with paying(parsed) as account, tracked(sys.stderr.isatty()) as tracker:
+        if collection is not None and account is not None:
+            account.require_private(parsed.draws == "secret")
+            account.charge(collection)  # before anything is written
         analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", announcement.plan.request.users))
-    if parsed.counts is not None:
-        analyzer.save(parsed.counts)
-        Console().print(counts_table(analyzer, parsed.counts))
-    if collection is not None:
-        collection.count(0, analyzer)
-        model = collection.publish(private=parsed.draws == "secret")
-        model.save(parsed.output)
-        Console().print(model_table(model, {}, parsed.output))
+        if parsed.counts is not None:
+            analyzer.save(parsed.counts)
+            Console().print(counts_table(analyzer, parsed.counts))
+        if collection is not None:
+            collection.count(0, analyzer)
+            model = collection.publish(private=parsed.draws == "secret", budget=account)
+            model.save(parsed.output)
+            Console().print(model_table(model, {}, parsed.output))
 
 
 def _collection(announcement: Announcement) -> Collection:

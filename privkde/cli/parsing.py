@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from accounting import Plan
 
+EXIT_EXCEEDED = 1
+"""A budget does not pay for it: nothing was charged."""
 EXIT_BAD_INPUT = 2
 
 
