@@ -223,7 +223,7 @@ class Collection:
         mine.merge(analyzer)
 
     def identity(self) -> str:
-        """Names the collection, once its plan is fixed, by 16 hexadecimal digits; without groups, those in its packets."""
+        """Names the collection, once its plan is fixed: 16 hexadecimal digits; without groups, those in its packets."""
         names = [analyzer.announcement.collection() for analyzer in self.analyzers]
         return names[0].hex() if len(names) == 1 else hashlib.sha256(b"".join(names)).hexdigest()[:16]
 
