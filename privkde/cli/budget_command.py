@@ -199,7 +199,7 @@ def _verify(parsed: argparse.Namespace) -> None:
     else:
         print("an old copy would pass, too: only --head finds that")
     if ledger_key(parsed.ledger_key) is None:
-        print("without a key, whoever can write the ledger can also write all of it anew")
+        print("without a key, whoever can write the ledger can also write all of it again")
 
 
 def _known_head(text: str) -> Head:

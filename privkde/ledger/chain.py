@@ -10,7 +10,7 @@ import heapq
 import hmac
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -43,27 +43,27 @@ def head_columns() -> tuple[sa.Column[Any], ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The chained tables of one ledger, in the order in which rows of older formats are chained."""
+    """The chained tables of one ledger, its head, and its key if it has one."""
 
     shown: str
     tables: tuple[sa.Table, ...]
     head: sa.Table
-    key: bytes | None
+    key: bytes | None = field(repr=False)
 
     def start(self, connection: sa.Connection) -> None:
-        """Write the head, and chain the rows that are there, in the order of their tables and primary keys."""
-        last, position = START, 0
+        """Write the head, and chain the rows that are there: by position or, without one, by table and primary key."""
+        there = []
         for table in self.tables:
-            keys = list(table.primary_key.columns)
-            order = ([table.c.created] if "name" in table.c else []) + keys
-            for found in connection.execute(sa.select(table).order_by(*order)).all():
-                position += 1
-                links = self._linked(table, found._asdict(), position, last)
-                same = sa.and_(*(column == found._mapping[column] for column in keys))
-                connection.execute(sa.update(table).where(same).values(links))
-                last = links["digest"]
+            query = sa.select(table).order_by(*table.primary_key.columns)
+            there += [(table, row._asdict()) for row in connection.execute(query)]
+        last = START
+        for position, (table, row) in enumerate(sorted(there, key=lambda pair: _place(pair[1])), 1):
+            links = self._linked(table, row, position, last)
+            same = sa.and_(*(column == row[column.name] for column in table.primary_key.columns))
+            connection.execute(sa.update(table).where(same).values(links))
+            last = links["digest"]
         connection.execute(sa.delete(self.head))
-        connection.execute(sa.insert(self.head).values(self._head_row(position, last)))
+        connection.execute(sa.insert(self.head).values(self._head_row(len(there), last)))
 
     def append(self, connection: sa.Connection, table: sa.Table, row: Row, since: Head) -> Head:
         """Insert a row at the end, and return the new head.

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from accounting import InvalidInputError
 from privkde.ledger import Head, Ledger, LedgerAlteredError, LedgerKeyError
+from privkde.ledger.chain import Chain
 from tests.privkde.ledger.charging import release
 from tests.privkde.ledger.test_ledger import unchain
 from tests.privkde.postgres import Server
@@ -230,10 +231,14 @@ def test_with_a_key_nobody_else_can_write_rows(where: str) -> None:
 
 
 def test_a_key_is_given_once_and_after_a_check(where: str) -> None:
-    head = fill(where)
+    fill(where)
     with pytest.raises(LedgerKeyError, match="`privkde budget seal` gives it one"):
         Ledger.open(where, key=KEY)
     with Ledger.open(where) as ledger:
+        for budget in "aba":  # rows of two budgets take turns
+            ledger.charge(budget, release(0.5), key=f"charge {len(ledger.history(budget))}")
+        ledger.create("c", epsilon=1.0, delta=0.0)
+        head = ledger.head()
         change = "UPDATE privkde_charges SET spent_before = 0 WHERE number = 6"
         with altered(where, change), pytest.raises(LedgerAlteredError):
             ledger.seal(KEY)
@@ -246,7 +251,13 @@ def test_a_key_is_given_once_and_after_a_check(where: str) -> None:
         with pytest.raises(LedgerKeyError, match="has a key already"):
             ledger.seal(KEY)
     with Ledger.open(where, key=KEY) as ledger:
-        assert ledger.verify(sealed).rows == CHARGES + 5
+        assert ledger.verify(sealed).rows == CHARGES + 9
+
+
+def test_a_key_is_not_shown() -> None:
+    shown = repr(Chain(shown="ledger", tables=(), head=sa.Table("head", sa.MetaData()), key=KEY))
+    assert "ledger" in shown
+    assert KEY.decode() not in shown
 
 
 def test_a_format_that_was_set_back_is_not_signed(tmp_path: Path) -> None:
