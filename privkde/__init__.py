@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from privkde.protocol.model import DensityModel
     from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
     from privkde.protocol.rounds import Collection, Terms
+    from privkde.session import Session
 
 __version__ = version("privkde")
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "PrivateKDE",
     "PrivateKDEClassifier",
     "Randomizer",
+    "Session",
     "Shuffler",
     "Terms",
     "engine",
@@ -37,6 +39,7 @@ _MODULES = {
     "PrivateKDE": "learning.estimators",
     "PrivateKDEClassifier": "learning.estimators",
     "Randomizer": "protocol.parties",
+    "Session": "session",
     "Shuffler": "protocol.parties",
     "Terms": "protocol.rounds",
     "engine": "engines",

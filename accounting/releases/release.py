@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from accounting.composed_contracts import classifier_contract
 from accounting.errors import (
     InvalidInputError,
     PrivkdeError,
@@ -20,6 +21,7 @@ from accounting.errors import (
     require_real,
 )
 from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.mechanisms import LabelResponse
 from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve
 from accounting.releases.exchange import Sensitivity, event_costs
@@ -107,6 +109,27 @@ class Release:
             parts=plan_parts(plan),
             times=times,
             collections=times * plan.request.releases,
+        )
+
+    @staticmethod
+    def of_classes(
+        name: str, plans: Sequence[Plan], label: LabelResponse, *, view: View = View.COMMUNICATION
+    ) -> Release:
+        """A collection with separate labels whose classes got these plans, once labels were reported.
+
+        Costs what `of_plan` charges for the forecast, at the weakest (ε, δ) among the classes.
+        """
+        if not plans:
+            raise InvalidInputError(f"release {name!r} has no classes; give the plan of each class.")
+        for plan in plans:
+            plan.verify()
+        releases = plans[0].request.releases
+        contract = classifier_contract([plan.contract for plan in plans], label, releases)
+        (whole,) = [g for g in contract.guarantees if g.view is view and g.adjacency is Adjacency.RECORD]
+        epsilon = max(float(plan.request.epsilon) for plan in plans)
+        delta = max(plan.protocol().promised_delta(float(plan.request.delta)) for plan in plans)
+        return Release(
+            name=name, guarantee=whole, parts=_labeled_parts(epsilon, delta, label, releases), collections=releases
         )
 
     @staticmethod
@@ -204,8 +227,13 @@ def plan_parts(plan: Plan) -> tuple[Part, ...]:
     label = plan.request.label_response()
     if label is None:
         return (Part(profile=Profile.below(promised_curve(plan)), curves=cut_curves(plan)),)
-    promised = implied_curve(float(plan.request.epsilon), plan.protocol().promised_delta(float(plan.request.delta)))
-    curves = [promised] + [label_curve(label)] * plan.request.releases  # a schedule reports the label each time
+    delta = plan.protocol().promised_delta(float(plan.request.delta))
+    return _labeled_parts(float(plan.request.epsilon), delta, label, plan.request.releases)
+
+
+def _labeled_parts(epsilon: float, delta: float, label: LabelResponse, releases: int) -> tuple[Part, ...]:
+    """Separate labels: all that (ε, δ) implies, and the label's response, which a schedule repeats each time."""
+    curves = [implied_curve(epsilon, delta)] + [label_curve(label)] * releases
     return tuple(Part(profile=Profile.below(curve)) for curve in curves)
 
 

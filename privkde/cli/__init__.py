@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import privkde
 from privkde.cli.commands import registered
-from privkde.cli.parsing import Parser, fail
+from privkde.cli.parsing import EXIT_EXCEEDED, Parser, fail
 
 INTERRUPTED = 130
 
@@ -35,9 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def exit_code(parsed: argparse.Namespace) -> int:
     """Do what the command line asks for. A mistake that users can mend is one line on standard error."""
     from accounting.errors import PrivkdeError  # after `--help` and `--version`, which need no accountant
+    from privkde.ledger.refusals import BudgetExceededError, ScheduleUsedUpError
 
     try:
         return int(parsed.run(parsed) or 0)
+    except (BudgetExceededError, ScheduleUsedUpError) as error:
+        print(f"privkde: refused: {error}", file=sys.stderr)
+        return EXIT_EXCEEDED
     except PrivkdeError as error:
         fail(str(error))
     except BrokenPipeError:

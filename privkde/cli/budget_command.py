@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
+import re
 import secrets
 import sys
 from pathlib import Path
@@ -15,7 +15,8 @@ from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
-from privkde.cli.parsing import Parser, read_json, read_plan, real, whole
+from privkde.cli.ledger_options import KEY_VARIABLE, add_ledger_options, ledger_key, open_ledger
+from privkde.cli.parsing import EXIT_EXCEEDED, Parser, read_json, read_plan, real, whole
 from privkde.display.tables import (
     charge_table,
     history_table,
@@ -24,18 +25,7 @@ from privkde.display.tables import (
     standings_table,
     uses_table,
 )
-from privkde.ledger import (
-    Budget,
-    BudgetExceededError,
-    Composition,
-    Ledger,
-    LedgerUnavailableError,
-    ScheduleUsedUpError,
-)
-
-EXIT_EXCEEDED = 1
-VARIABLE = "PRIVKDE_LEDGER"
-DEFAULT = "privkde-ledger.sqlite"
+from privkde.ledger import Budget, Composition, Head, Ledger, LedgerUnavailableError
 
 
 def add_budget(budget: argparse.ArgumentParser) -> None:
@@ -48,16 +38,15 @@ def add_budget(budget: argparse.ArgumentParser) -> None:
         ("use", "use one collection of a schedule, before it is published", _add_use, _use),
         ("show", "what is spent and what is left", _add_show, _show),
         ("history", "all charges of a budget", _add_history, _history),
+        ("verify", "check that nothing was altered, removed, inserted or moved", _add_verify, _verify),
+        ("head", "what to keep elsewhere, and to verify against later", _add_nothing, _head),
+        ("seal", "give a ledger without a key one, for good", _add_nothing, _seal),
+        ("backup", "copy a ledger in a file, and check the copy", _add_backup, _backup),
     ):
         action = actions.add_parser(name, help=summary, allow_abbrev=False)
         add_options(action)
         action.set_defaults(run=run)
-        action.add_argument(
-            "--ledger",
-            metavar="PATH|URL",
-            default=os.environ.get(VARIABLE) or DEFAULT,
-            help=f"file, or postgresql://… (default: ${VARIABLE}, else {DEFAULT})",
-        )
+        add_ledger_options(action)
 
 
 def _add_create(create: argparse.ArgumentParser) -> None:
@@ -106,8 +95,20 @@ def _add_history(history: argparse.ArgumentParser) -> None:
     history.add_argument("--json", action="store_true", help="print JSON (schema privkde.charge/1)")
 
 
+def _add_verify(verify: argparse.ArgumentParser) -> None:
+    verify.add_argument("--head", metavar="FILE|HEX", help="a head that `head` printed earlier, or its digest")
+
+
+def _add_backup(backup: argparse.ArgumentParser) -> None:
+    backup.add_argument("file", type=Path, metavar="FILE", help="a new file")
+
+
+def _add_nothing(_: argparse.ArgumentParser) -> None:
+    """No options but those of the ledger."""
+
+
 def _create(parsed: argparse.Namespace) -> None:
-    with Ledger.open(parsed.ledger) as ledger:
+    with open_ledger(parsed, create=True) as ledger:
         budget = ledger.create(
             parsed.budget,
             epsilon=parsed.epsilon,
@@ -120,12 +121,12 @@ def _create(parsed: argparse.Namespace) -> None:
 
 
 def _charge(parsed: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if the budget is exceeded and nothing was charged."""
+    """Returns the exit code: 1 if a dry run does not fit."""
     if parsed.epsilon is None and parsed.delta is not None:
         raise InvalidInputError("--delta belongs to --epsilon: plans and releases name their own; leave it out.")
     plan = None if parsed.plan is None else read_plan(parsed.plan)
     console = Console()
-    with Ledger.open(parsed.ledger, create=False) as ledger:
+    with open_ledger(parsed) as ledger:
         release = _release(parsed, plan, ledger.standing(parsed.budget).budget)
         if parsed.dry_run:
             quote = ledger.quote(parsed.budget, release, cohort=parsed.cohort)
@@ -135,9 +136,6 @@ def _charge(parsed: argparse.Namespace) -> int:
         try:
             digest = None if plan is None else plan.sha256()
             charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=digest, cohort=parsed.cohort)
-        except BudgetExceededError as error:
-            print(f"privkde: refused: {error}", file=sys.stderr)
-            return EXIT_EXCEEDED
         except LedgerUnavailableError as error:  # it may have been charged; charging again with the key is safe
             raise LedgerUnavailableError(f"{error} The key is {key!r}.") from error
         standing = ledger.standing(parsed.budget)
@@ -161,21 +159,15 @@ def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> R
     return Release.of_guarantee(parsed.release, promise, times=parsed.times)
 
 
-def _use(parsed: argparse.Namespace) -> int:
-    """Returns the exit code: 1 if all times are used."""
+def _use(parsed: argparse.Namespace) -> None:
     digest = None if parsed.plan is None else read_plan(parsed.plan).sha256()
-    with Ledger.open(parsed.ledger, create=False) as ledger:
-        try:
-            use = ledger.use(parsed.budget, parsed.schedule, key=parsed.key, plan_sha256=digest)
-        except ScheduleUsedUpError as error:
-            print(f"privkde: refused: {error}", file=sys.stderr)
-            return EXIT_EXCEEDED
+    with open_ledger(parsed) as ledger:
+        use = ledger.use(parsed.budget, parsed.schedule, key=parsed.key, plan_sha256=digest)
     print(f"use {use.number} of schedule {use.schedule!r} of budget {use.budget!r}")
-    return 0
 
 
 def _show(parsed: argparse.Namespace) -> None:
-    with Ledger.open(parsed.ledger, create=False) as ledger:
+    with open_ledger(parsed) as ledger:
         names = [parsed.budget] if parsed.budget else [budget.name for budget in ledger.budgets()]
         standings = [ledger.standing(name) for name in names]
     if parsed.json:
@@ -187,7 +179,7 @@ def _show(parsed: argparse.Namespace) -> None:
 
 
 def _history(parsed: argparse.Namespace) -> None:
-    with Ledger.open(parsed.ledger, create=False) as ledger:
+    with open_ledger(parsed) as ledger:
         charges, uses = ledger.history(parsed.budget), ledger.uses(parsed.budget)
     if parsed.json:
         _write_json([charge.to_json() for charge in charges])
@@ -195,6 +187,46 @@ def _history(parsed: argparse.Namespace) -> None:
     Console().print(history_table(parsed.budget, charges))
     if uses:
         Console().print(uses_table(uses))
+
+
+def _verify(parsed: argparse.Namespace) -> None:
+    known = None if parsed.head is None else _known_head(parsed.head)
+    with open_ledger(parsed) as ledger:
+        head = ledger.verify(known)
+    print(f"{head.rows} rows, nothing was altered within them; head {head.digest}")
+    if known is not None:
+        print("it continues from the exported head: nothing from before was removed")
+    else:
+        print("an old copy would pass, too: only --head finds that")
+    if ledger_key(parsed.ledger_key) is None:
+        print("without a key, whoever can write the ledger can also write all of it again")
+
+
+def _known_head(text: str) -> Head:
+    """A head in a file, or its digest."""
+    if re.fullmatch("[0-9a-f]{64}", text):
+        return Head(rows=None, digest=text)
+    return Head.from_json(read_json(Path(text), "write it with `privkde budget head`."))
+
+
+def _head(parsed: argparse.Namespace) -> None:
+    with open_ledger(parsed) as ledger:
+        _write_json(ledger.head().to_json())
+
+
+def _seal(parsed: argparse.Namespace) -> None:
+    key = ledger_key(parsed.ledger_key)
+    if key is None:
+        raise InvalidInputError(f"no key was given; put it into {KEY_VARIABLE}, or name a file with --ledger-key.")
+    with Ledger.open(parsed.ledger, create=False) as ledger:
+        head = ledger.seal(key)
+    print(f"{head.rows} rows have the key now; keep it, nothing can be read or charged without it. Head {head.digest}")
+
+
+def _backup(parsed: argparse.Namespace) -> None:
+    with open_ledger(parsed) as ledger:
+        head = ledger.backup(parsed.file)
+    print(f"{parsed.file}: {head.rows} rows, checked; head {head.digest}")
 
 
 def _write_json(document: Any) -> None:

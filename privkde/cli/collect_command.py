@@ -11,6 +11,7 @@ from rich.console import Console
 
 from accounting import InvalidInputError
 from privkde.cli.fit_command import add_collection_options, fit_from_file
+from privkde.cli.ledger_options import add_paying_options, paying
 from privkde.cli.parsing import read_json, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
@@ -62,6 +63,7 @@ def add_collect(collect: argparse.ArgumentParser) -> None:
     )
     vectors = collect.add_argument_group("vectors")
     add_collection_options(vectors)
+    add_paying_options(collect)
     collect.set_defaults(run=_collect, of_vectors={action.dest: action.default for action in vectors._group_actions})
 
 
@@ -113,17 +115,23 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
             require_writable(target)
     announcement = Announcement.verified(read_json(parsed.announcement, "get it from whoever runs the collection."))
     collection = None if parsed.output is None else _collection(announcement)
+    if collection is None and parsed.budget is not None:
+        raise InvalidInputError("--budget pays for a model that is published; add -o MODEL.")
     users = announcement.plan.request.users
-    with tracked(sys.stderr.isatty()) as tracker, ReportRegister(announcement.collection(), reports) as register:
-        analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", users), register=register)
-    if parsed.counts is not None:
-        analyzer.save(parsed.counts)
-        Console().print(counts_table(analyzer, parsed.counts))
-    if collection is not None:
-        collection.count(0, analyzer)
-        model = collection.publish(private=True)  # if the packets say so, too; there are no other draws
-        model.save(parsed.output)
-        Console().print(model_table(model, {}, parsed.output))
+    with paying(parsed) as account:
+        with tracked(sys.stderr.isatty()) as tracker, ReportRegister(announcement.collection(), reports) as register:
+            analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", users), register=register)
+        if collection is not None and account is not None:
+            account.require_private(analyzer.secret)
+            account.charge(collection)  # before anything is written
+        if parsed.counts is not None:
+            analyzer.save(parsed.counts)
+            Console().print(counts_table(analyzer, parsed.counts))
+        if collection is not None:
+            collection.count(0, analyzer)
+            model = collection.publish(private=True, budget=account)  # as the packets say; there are no other draws
+            model.save(parsed.output)
+            Console().print(model_table(model, {}, parsed.output))
 
 
 def _collection(announcement: Announcement) -> Collection:

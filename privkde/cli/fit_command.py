@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from accounting import InvalidInputError, Plan
+from privkde.cli.ledger_options import add_paying_options, paying
 from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import model_table, prediction_table, terms_table
@@ -43,6 +44,7 @@ def add_fit(fit: argparse.ArgumentParser) -> None:
     fit.add_argument("--plan", type=Path, required=True, metavar="FILE", help="plan written by `privkde plan --output`")
     fit.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="file for the published model")
     add_collection_options(fit)
+    add_paying_options(fit)
     fit.set_defaults(run=fit_from_file)
 
 
@@ -109,13 +111,15 @@ def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -
     _refuse_mismatch(plan, vectors, parsed)
     from privkde.learning.estimators import PrivateKDE
 
-    with _shown_warnings():
+    with _shown_warnings(), paying(parsed) as account:
         estimator: PrivateKDE | PrivateKDEClassifier
         if plan.request.classes is None:
-            estimator = PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan)
+            estimator = PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan, budget=account)
         else:
             labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
-            estimator = _fitted_classifier(plan, vectors, labels, parsed, engine)
+            classifier = _classifier(plan, vectors, labels, parsed, engine)
+            planned = plan if plan.request.joint else None
+            estimator = classifier.fit(vectors, labels, plan=planned, budget=account)
     estimator.save(parsed.output)
     Console().print(model_table(estimator.model_, getattr(estimator, "reported_counts_", {}), parsed.output))
 
@@ -160,7 +164,7 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
     return {name: getattr(parsed, name) for name in names} | {"verbose": sys.stderr.isatty()}
 
 
-def _fitted_classifier(
+def _classifier(
     plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
 ) -> PrivateKDEClassifier:
     """One plan per class, made from the reported counts, for the request of the given plan; joint labels: that plan."""
@@ -182,8 +186,7 @@ def _fitted_classifier(
     left_out = ("users", "dim", "classes", "releases")
     request = {name: value for name, value in plan.request.to_json().items() if name not in left_out}
     options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
-    classifier = PrivateKDEClassifier(**request, **options)
-    return classifier.fit(vectors, labels, plan=plan if plan.request.joint else None)
+    return PrivateKDEClassifier(**request, **options)
 
 
 def _declared(classes: tuple[str, ...] | int, labels: NDArray[Any]) -> list[Any]:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from accounting import Plan
 
+EXIT_EXCEEDED = 1
+"""A budget does not pay for it: nothing was charged."""
 EXIT_BAD_INPUT = 2
 LARGEST_JSON = 1 << 20
 """Bytes of a plan, an announcement or a release in a file; they have some thousands."""

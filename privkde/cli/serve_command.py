@@ -9,6 +9,7 @@ import socket
 
 from accounting import InvalidInputError
 from accounting.errors import require_integer
+from privkde.cli.ledger_options import add_ledger_key, ledger_key
 from privkde.cli.parsing import real, whole
 
 TOKEN = "PRIVKDE_TOKEN"
@@ -23,6 +24,7 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     serve.add_argument("--port", type=whole, default=8000, metavar="N", help="port; 0 for any free one (default: 8000)")
     serve.add_argument("--ledger", metavar="FILE|URL", help="budget ledger to serve (default: none)")
+    add_ledger_key(serve)
     serve.add_argument("--workers", type=whole, metavar="N", help="processes that plan (default: one for each core)")
     serve.add_argument("--time-limit", type=real, default=60.0, metavar="X", help="seconds per request (default: 60)")
     serve.add_argument(
@@ -50,9 +52,12 @@ def _serve(parsed: argparse.Namespace) -> None:
             f" could charge budgets; set {TOKEN} to a secret first."
         )
     workers = {} if parsed.workers is None else {"workers": parsed.workers}
-    settings = Settings(ledger=parsed.ledger, token=token, time_limit=parsed.time_limit, hosts=names, **workers)
+    key = None if parsed.ledger is None else ledger_key(parsed.ledger_key)
+    settings = Settings(
+        ledger=parsed.ledger, ledger_key=key, token=token, time_limit=parsed.time_limit, hosts=names, **workers
+    )
     if parsed.ledger is not None:
-        Ledger.open(parsed.ledger).close()  # a broken ledger is reported before anybody is served
+        Ledger.open(parsed.ledger, key=key).close()  # a broken ledger is reported before anybody is served
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     with _listening(parsed.host, require_integer("port", parsed.port, low=0, high=65535)) as listener:
         print(f"planner: {_address(listener)}  (Ctrl+C ends it)", flush=True)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +29,9 @@ from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.model import RULES, DensityModel, Floats, Label
 from privkde.protocol.rounds import Collection, ExcludedClassWarning
 
+if TYPE_CHECKING:
+    from privkde.ledger import Account
+
 
 class UndeclaredClassesWarning(UserWarning):
     """The set of classes was read off private labels, and is published."""
@@ -46,11 +49,12 @@ class PrivateKDE(PrivateEstimator):
     NOT PRIVATE (seeded randomness): gaussian KDE from 16 bitsum instances, 16 of them touched by one user
     """
 
-    def fit(self, X: Any, y: Any = None, *, plan: Plan | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, plan: Plan | None = None, budget: Account | None = None) -> Self:
         """Collect from one user per row and publish.
 
         A `plan` that was made before replaces the parameters that a plan is made from. It must fit the data and keep
-        what it promises (`Plan.verify`).
+        what it promises (`Plan.verify`). A `budget` (`Ledger.account`) is charged before anybody answers; without
+        enough left, nothing is collected or published.
         """
         if plan is not None:
             plan.verify()
@@ -64,7 +68,9 @@ class PrivateKDE(PrivateEstimator):
             randomness = private_randomness(self.insecure_seed)
             collection = Collection(self._terms(self._request(), randomness))
             collection.enroll(rows.shape[0])
-            self._run(collection, rows, [np.arange(rows.shape[0])], randomness, tracker=tracker, plan=plan)
+            self._run(
+                collection, rows, [np.arange(rows.shape[0])], randomness, tracker=tracker, plan=plan, budget=budget
+            )
         return self
 
     @property
@@ -106,10 +112,10 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
     rule: str = "density"
     small_classes: str = "refuse"
 
-    def fit(self, X: Any, y: ArrayLike, *, plan: Plan | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike, *, plan: Plan | None = None, budget: Account | None = None) -> Self:
         """Label round, one plan and one collection for each reported class, publication; or one joint collection.
 
-        With joint labels a `plan` that was made before may be given, as to `PrivateKDE`.
+        With joint labels a `plan` that was made before may be given, as to `PrivateKDE`. A `budget` pays as there.
         """
         if plan is not None and not (self.labels == "joint" and plan.request.joint):
             raise InvalidInputError(
@@ -137,14 +143,16 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             if joint:
                 collection.enroll(len(numbers))
                 everybody = [np.arange(len(numbers))]
-                self._run(collection, rows, everybody, randomness, tracker=tracker, plan=plan, classes=numbers)
+                self._run(
+                    collection, rows, everybody, randomness, tracker=tracker, plan=plan, classes=numbers, budget=budget
+                )
                 self._refuse_or_warn()
                 self.reported_counts_ = _rounded_sizes(self.model_)
             else:
                 reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
                 collection.enroll_labels(reported)
                 groups = [np.flatnonzero(reported == number) for number in range(len(known))]
-                self._run(collection, rows, groups, randomness, tracker=tracker)
+                self._run(collection, rows, groups, randomness, tracker=tracker, budget=budget)
                 self.reported_counts_ = dict(zip(known.tolist(), collection.enrolled.tolist(), strict=True))
             self.classes_ = np.array(self.model_.classes, dtype=known.dtype)
         return self

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ from privkde.protocol.model import DensityModel
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.datasets import StoredRows
 from privkde.storage.user_blocks import Index
+
+if TYPE_CHECKING:
+    from privkde.ledger import Account
 
 NO_LABELS = "no_validation"
 """How scikit-learn is asked not to validate labels."""
@@ -99,11 +102,19 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         tracker: Tracker,
         plan: Plan | None = None,
         classes: NDArray[np.int64] | None = None,
+        budget: Account | None = None,
     ) -> None:
-        """From enrolled users to the published model. Bad rows are refused before anything is planned."""
+        """From enrolled users to the published model. Bad rows are refused before anything is planned.
+
+        A budget is charged before anybody answers.
+        """
+        if budget is not None:
+            budget.require_private(randomness.secret)
         kernel = self.kernel if plan is None else plan.request.kernel
         require_all(rows, self.n_features_in_, unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
+        if budget is not None:
+            budget.charge(collection)
         collector: Collector = self.engine or LocalEngine()
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
@@ -115,7 +126,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
             )
             collection.count(position, analyzer)
-        self.model_ = collection.publish(private=randomness.secret)
+        self.model_ = collection.publish(private=randomness.secret, budget=budget)
 
     def _rows(self, x: Any, y: Any = NO_LABELS, *, reset: bool) -> Any:
         """Data validated by scikit-learn's rules, with our errors. Files are checked later, block by block."""

@@ -6,25 +6,33 @@
 ...     ledger.charge("telemetry", release, key="week 1")
 """
 
+from privkde.ledger.account import Account
+from privkde.ledger.digests import Head
 from privkde.ledger.ledger import Ledger
 from privkde.ledger.records import Budget, Charge, Composition, Quote, Standing, Use
 from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
+    LedgerAlteredError,
+    LedgerKeyError,
     LedgerUnavailableError,
     ScheduleUsedUpError,
     UnknownBudgetError,
 )
 
 __all__ = [
+    "Account",
     "Budget",
     "BudgetExceededError",
     "BudgetExistsError",
     "Charge",
     "Composition",
+    "Head",
     "KeyReusedError",
     "Ledger",
+    "LedgerAlteredError",
+    "LedgerKeyError",
     "LedgerUnavailableError",
     "Quote",
     "ScheduleUsedUpError",

@@ -16,7 +16,7 @@ from privkde.ledger.refusals import LedgerUnavailableError
 PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
 CONNECT_TIMEOUT = 10
-READING = "privkde_reading"
+_READING = "privkde_reading"
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _CREATION_LOCK = 0x707269766B6465  # an arbitrary number: "privkde"
 
@@ -50,6 +50,26 @@ def prepare_creation(engine: sa.Engine) -> None:
         connection.close()
 
 
+def set_up_transaction(connection: sa.Connection, *, writing: bool) -> None:
+    """Whoever only reads sees one moment, and on a file does not wait for writers."""
+    connection.execution_options(**{_READING: not writing})
+    if not writing and connection.dialect.name == "postgresql":
+        connection.execution_options(isolation_level="REPEATABLE READ")
+
+
+def copy_file(engine: sa.Engine, path: Path) -> None:
+    """Copy a ledger in a file, as it is at one moment, into an empty file; on the disk when this returns."""
+    if engine.dialect.name != "sqlite":
+        raise InvalidInputError("a ledger on a server is backed up by the server's own tools; use pg_dump.")
+    connection, copy = engine.raw_connection(), sqlite3.connect(path)
+    try:
+        copy.execute("PRAGMA synchronous = FULL")
+        connection.driver_connection.backup(copy)  # type: ignore[union-attr] # sqlite3's own
+    finally:
+        copy.close()
+        connection.close()
+
+
 def lock_creation(connection: sa.Connection) -> None:
     """Keep others from creating tables until this transaction ends. SQLite's transactions exclude each other anyway."""
     if connection.dialect.name == "postgresql":
@@ -80,7 +100,7 @@ def _set_up_file(connection: Any, _record: Any) -> None:
 
 
 def _begin_file(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get(READING, False)
+    reading = connection.get_execution_options().get(_READING, False)
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
 

@@ -13,6 +13,8 @@ from accounting import InvalidInputError, View
 from accounting.releases.adaptive import Price
 from accounting.releases.composing import Spent, basic_delta, basic_epsilon, spent
 from accounting.releases.release import Release
+from privkde.ledger.account import Account
+from privkde.ledger.digests import Head
 from privkde.ledger.records import (
     Budget,
     Charge,
@@ -42,8 +44,12 @@ class Ledger:
         self._store = store
 
     @staticmethod
-    def open(where: str | Path, *, create: bool = True) -> Ledger:
-        """The ledger in a file or at a `postgresql://…` URL; with `create`, it is made if it does not exist."""
+    def open(where: str | Path, *, create: bool = True, key: bytes | None = None) -> Ledger:
+        """The ledger in a file or at a `postgresql://…` URL; with `create`, it is made if it does not exist.
+
+        Rows are chained by digests, and all are checked: `LedgerAlteredError` names the first that does not fit. With
+        a `key`, a secret of 32 bytes or more, only whoever holds it can add rows; it is then needed at every opening.
+        """
         try:
             from privkde.ledger.store import Store
         except ModuleNotFoundError as error:
@@ -52,7 +58,7 @@ class Ledger:
             raise InvalidInputError(
                 "a ledger needs sqlalchemy; install the extra with `pip install 'privkde[ledger]'`."
             ) from error
-        return Ledger(Store(where, create=create))
+        return Ledger(Store(where, create=create, key=key))
 
     def close(self) -> None:
         """Close all connections."""
@@ -68,6 +74,26 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self._store.shown!r})"
+
+    def head(self) -> Head:
+        """The number of rows and the digest of the last, to be kept elsewhere and given to `verify` later."""
+        with self._store.transaction() as rows:
+            return rows.head
+
+    def verify(self, head: Head | None = None) -> Head:
+        """Check all rows, or raise `LedgerAlteredError`; with a `head`, also that it was once this ledger's."""
+        return self._store.verify(head)
+
+    def seal(self, key: bytes) -> Head:
+        """Check a ledger without a key and give it one, for good. Heads that were exported before no longer count."""
+        return self._store.seal(key)
+
+    def backup(self, path: str | Path) -> Head:
+        """Copy a ledger in a file to a new file, whole or not at all, and check the copy; the copy's head.
+
+        A ledger on a server is backed up by the server's own tools.
+        """
+        return self._store.backup(Path(path))
 
     def create(
         self,
@@ -184,6 +210,12 @@ class Ledger:
             )
             rows.add_charge(charge)
         return charge
+
+    def account(self, name: str, *, key: str | None = None, cohort: str | None = None) -> Account:
+        """The budget of this name as something that collections are paid from, or `UnknownBudgetError`."""
+        with self._store.transaction() as rows:
+            rows.budget(name)
+        return Account(ledger=self, budget=name, key=key, cohort=cohort)
 
     def uses(self, name: str) -> tuple[Use, ...]:
         """The collections of all schedules of a budget that were used, schedule by schedule."""

@@ -62,3 +62,14 @@ class LedgerUnavailableError(PrivkdeError):
 
     It is always safe to charge again with the same key.
     """
+
+
+class LedgerAlteredError(PrivkdeError):
+    """Rows of the ledger were altered, removed, inserted or moved by something else than this library.
+
+    The message names the first of them. Nothing was charged.
+    """
+
+
+class LedgerKeyError(PrivkdeError):
+    """A ledger with a key was opened without one, or a ledger without a key with one. Nothing was charged."""

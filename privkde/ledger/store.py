@@ -14,12 +14,23 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from accounting import InvalidInputError
 from accounting.releases.adaptive import Price
 from accounting.releases.composing import WAYS, Spent, finite
 from accounting.releases.release import Release
-from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
+from privkde.ledger.chain import LINKS, Chain, Row, head_columns, link_columns
+from privkde.ledger.connecting import (
+    copy_file,
+    engine_for,
+    lock_creation,
+    prepare_creation,
+    reason,
+    set_up_transaction,
+)
+from privkde.ledger.digests import EMPTY, Head, require_ledger_key
 from privkde.ledger.records import Budget, Charge, Use, require_name
-from privkde.ledger.refusals import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
+from privkde.ledger.refusals import BudgetExistsError, LedgerKeyError, LedgerUnavailableError, UnknownBudgetError
+from privkde.storage.files import whole_file
 
 VERSION = 3
 _tables = sa.MetaData()
@@ -34,6 +45,7 @@ _budgets = sa.Table(
     sa.Column("composition", sa.String(20), nullable=False),
     sa.Column("created", sa.String(40), nullable=False),
     sa.Column("order", sa.Double),
+    *link_columns(),
 )
 # Numbers have no gaps, which is a second lock: two charges that saw the same history cannot both be written.
 _charges = sa.Table(
@@ -56,6 +68,7 @@ _charges = sa.Table(
     sa.Column("cut", sa.Double),
     sa.Column("rho", sa.Double),
     sa.Column("largest_loss", sa.Double),
+    *link_columns(),
     sa.UniqueConstraint("budget", "key"),
 )
 _uses = sa.Table(
@@ -66,53 +79,55 @@ _uses = sa.Table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("key", sa.String(200), nullable=False),
     sa.Column("created", sa.String(40), nullable=False),
+    *link_columns(),
     sa.UniqueConstraint("budget", "schedule", "key"),
 )
-_SINCE = {
-    2: (_budgets.c.order, _charges.c.cohort, _charges.c.renyi, _charges.c.adaptive, _charges.c.at_budget),
-    3: (_charges.c.cut, _charges.c.rho, _charges.c.largest_loss),
-}
-"""Columns that each version added; empty in older rows. The table of uses came with version 2."""
+_head = sa.Table("privkde_head", _tables, *head_columns())
+_CHAINED = (_budgets, _charges, _uses)
+_PLACES = tuple(sa.Index(f"{table.name}_position", table.c.position, unique=True) for table in _CHAINED)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Rows:
     """The rows as one transaction sees them."""
 
     connection: sa.Connection
+    chain: Chain
+    head: Head
+    """Up to here the chain was checked."""
 
     def budgets(self) -> tuple[Budget, ...]:
         """All budgets, by name."""
-        return tuple(_budget(row) for row in self.connection.execute(sa.select(_budgets).order_by(_budgets.c.name)))
+        return tuple(_budget(row) for row in self._read(_budgets, sa.select(_budgets).order_by(_budgets.c.name)))
 
     def budget(self, name: str, *, lock: bool = False) -> Budget:
         """The budget of this name; with `lock`, nobody else can charge it until this transaction ends."""
         query = sa.select(_budgets).where(_budgets.c.name == require_name(name))
-        row = self.connection.execute(query.with_for_update() if lock else query).one_or_none()
-        if row is None:
+        found = self._read(_budgets, query.with_for_update() if lock else query)
+        if not found:
             raise UnknownBudgetError(f"there is no budget {name!r}; create it first, or list the budgets.")
-        return _budget(row)
+        return _budget(found[0])
 
     def charges(self, budget: Budget, *, after: int = 0) -> tuple[Charge, ...]:
         """The budget's charges in order, from the one after number `after` on."""
         query = sa.select(_charges).where(_charges.c.budget == budget.name, _charges.c.number > after)
-        return tuple(_charge(row, budget) for row in self.connection.execute(query.order_by(_charges.c.number)))
+        return tuple(_charge(row, budget) for row in self._read(_charges, query.order_by(_charges.c.number)))
 
     def uses(self, charge: Charge) -> tuple[Use, ...]:
         """The times of a schedule that were used, in order."""
         query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
-        return tuple(Use(**row._mapping) for row in self.connection.execute(query.order_by(_uses.c.number)))
+        return tuple(Use(**_without_links(row)) for row in self._read(_uses, query.order_by(_uses.c.number)))
 
     def add_use(self, use: Use) -> None:
         """Insert a use; the caller holds the lock of its budget."""
-        self.connection.execute(sa.insert(_uses).values(use.to_json()))
+        self._append(_uses, use.to_json())
 
     def add_budget(self, budget: Budget) -> None:
         """Insert a budget, or raise `BudgetExistsError`."""
-        row = {column.name: getattr(budget, column.name) for column in _budgets.columns}
+        row = {name: getattr(budget, name) for name in ("name", "epsilon", "delta", "order", "created")}
         row |= {"view": str(budget.view), "composition": str(budget.composition)}
         try:
-            self.connection.execute(sa.insert(_budgets).values(row))
+            self._append(_budgets, row)
         except IntegrityError as error:
             message = f"budget {budget.name!r} exists and cannot be changed; choose another name."
             raise BudgetExistsError(message) from error
@@ -126,16 +141,26 @@ class Rows:
         row["release"] = json.dumps(charge.release.to_json(), allow_nan=False)
         row |= {way: finite(getattr(charge.after, way)) for way in WAYS} | {"at_budget": charge.after.at_budget}
         row |= {} if charge.price is None else charge.price.to_json()
-        self.connection.execute(sa.insert(_charges).values(row))
+        self._append(_charges, row)
+
+    def _read(self, table: sa.Table, query: sa.Select[Any]) -> list[Row]:
+        """Rows as they were written; an altered one is never believed."""
+        return [self.chain.require(table, row._asdict()) for row in self.connection.execute(query)]
+
+    def _append(self, table: sa.Table, row: Row) -> None:
+        self.head = self.chain.append(self.connection, table, row, self.head)
 
 
 class Store:
-    """An open database."""
+    """An open database. Its whole chain is checked when it is opened, and what changed since in every transaction."""
 
-    def __init__(self, where: str | Path, *, create: bool) -> None:
+    def __init__(self, where: str | Path, *, create: bool, key: bytes | None = None) -> None:
+        self._key = require_ledger_key(key)
         self._engine, self.shown = engine_for(where, create=create)
+        self._checked = EMPTY
         try:
             self._prepare(create=create)
+            self.verify()
         except BaseException:
             self.close()
             raise
@@ -143,10 +168,59 @@ class Store:
     @contextmanager
     def transaction(self, *, writing: bool = False) -> Iterator[Rows]:
         """One transaction: all of it is on the disk when the block has ended, or none of it ever is."""
+        since = self._checked  # before the transaction begins: what it sees is never older
+        with self._begun(writing=writing) as connection:
+            rows = Rows(connection, self._chain, self._chain.check(connection, since))
+            yield rows
+        self._checked = rows.head
+
+    def verify(self, known: Head | None = None) -> Head:
+        """Check all rows; with a head that was exported, also that the ledger continues from there."""
+        with self._begun(writing=False) as connection:
+            head = self._chain.check(connection, EMPTY)
+            if known is not None:
+                self._chain.find(connection, known)
+        self._checked = head
+        return head
+
+    def seal(self, key: bytes) -> Head:
+        """Check a chain without a key, and write it again with one."""
+        if self._key is not None:
+            raise LedgerKeyError(f"ledger {self.shown!r} has a key already, which cannot be changed.")
+        with self._begun(writing=True) as connection:
+            connection.execute(sa.select(_head).with_for_update())
+            self._chain.check(connection, EMPTY)
+            sealed = self._chain_with(require_ledger_key(key))
+            sealed.start(connection)
+        self._key, self._checked = key, EMPTY
+        return self.verify()
+
+    def backup(self, path: Path) -> Head:
+        """Copy the ledger of a file to a new file and check the copy; whole or not at all."""
+        if path.exists():
+            raise InvalidInputError(f"file {str(path)!r} exists; name a new file for the backup.")
+        with whole_file(path, once=True) as temporary:
+            with self._translated():
+                copy_file(self._engine, temporary)
+            copy = Store(temporary, create=False, key=self._key)
+            try:
+                return copy.verify()
+            finally:
+                copy.close()
+
+    @property
+    def _chain(self) -> Chain:
+        return self._chain_with(self._key)
+
+    def _chain_with(self, key: bytes | None) -> Chain:
+        return Chain(shown=self.shown, tables=_CHAINED, head=_head, key=key)
+
+    @contextmanager
+    def _begun(self, *, writing: bool) -> Iterator[sa.Connection]:
         with self._translated(), self._engine.connect() as connection:
-            connection.execution_options(**{READING: not writing})
+            set_up_transaction(connection, writing=writing)
             with connection.begin():
-                yield Rows(connection)
+                yield connection
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -165,44 +239,55 @@ class Store:
 
     def _prepare(self, *, create: bool) -> None:
         """Create the tables if they are missing, and refuse those of another version."""
-        with self.transaction() as rows:
-            version = _stored_version(rows.connection)
+        with self._begun(writing=False) as connection:
+            version = _stored_version(connection)
             if version is None:
-                self._refuse_creation(rows.connection, create=create)
+                self._refuse_creation(connection, create=create)
+            elif version == VERSION and not sa.inspect(connection).has_table(_head.name):
+                raise self._chain.altered(f"its table {_head.name!r} is missing")
         if version is None:
             with self._translated():
                 prepare_creation(self._engine)
-            with self.transaction(writing=True) as rows:
-                lock_creation(rows.connection)
-                version = _stored_version(rows.connection)  # another process may have been faster
+            with self._begun(writing=True) as connection:
+                lock_creation(connection)
+                version = _stored_version(connection)  # another process may have been faster
                 if version is None:
-                    _tables.create_all(rows.connection)
-                    rows.connection.execute(sa.insert(_version).values(version=VERSION))
+                    _tables.create_all(connection)
+                    connection.execute(sa.insert(_version).values(version=VERSION))
+                    self._chain.start(connection)
                     version = VERSION
         if version < VERSION:
-            self._bring_up_to_date()
+            self._bring_up_to_date(version)
         elif version != VERSION:
             raise LedgerUnavailableError(
                 f"ledger {self.shown!r} has format {version}, but this privkde knows only {VERSION}; update privkde."
             )
 
-    def _bring_up_to_date(self) -> None:
-        """Add what later versions have: all at once, and never twice."""
-        with self.transaction(writing=True) as rows:
-            lock_creation(rows.connection)
-            version = _stored_version(rows.connection)
+    def _bring_up_to_date(self, old: int) -> None:
+        """Add what later versions have, and chain the rows: all at once, and never twice."""
+        if self._key is not None:  # or whoever sets the version back has altered rows signed
+            raise LedgerKeyError(
+                f"ledger {self.shown!r} has format {old}, which has no key; open it once without a key, look at what it"
+                " holds, then `privkde budget seal`."
+            )
+        with self._begun(writing=True) as connection:
+            lock_creation(connection)
+            version = _stored_version(connection)
             if version is None or version >= VERSION:  # another process may have been faster
                 return
-            quote = rows.connection.dialect.identifier_preparer.quote
-            for column in (column for since, added in _SINCE.items() if since > version for column in added):
-                table, name, kind = (
-                    quote(column.table.name),
-                    quote(column.name),
-                    column.type.compile(rows.connection.dialect),
-                )
-                rows.connection.exec_driver_sql(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
-            _uses.create(rows.connection, checkfirst=True)
-            rows.connection.execute(sa.update(_version).values(version=VERSION))
+            _tables.create_all(connection, tables=[_uses, _head])
+            quote = connection.dialect.identifier_preparer.quote
+            for table in _CHAINED:
+                stored = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
+                for column in (column for column in table.columns if column.name not in stored):
+                    kind = column.type.compile(connection.dialect)
+                    connection.exec_driver_sql(
+                        f"ALTER TABLE {quote(table.name)} ADD COLUMN {quote(column.name)} {kind}"
+                    )
+            for index in _PLACES:
+                index.create(connection, checkfirst=True)
+            self._chain.start(connection)
+            connection.execute(sa.update(_version).values(version=VERSION))
 
     def _refuse_creation(self, connection: sa.Connection, *, create: bool) -> None:
         """Tables are made only with `create`, and never in a file of another program."""
@@ -219,27 +304,32 @@ def _stored_version(connection: sa.Connection) -> int | None:
     return int(connection.execute(sa.select(_version.c.version)).scalar_one())
 
 
-def _budget(row: sa.Row[Any]) -> Budget:
-    return Budget(**row._mapping)
+def _without_links(row: Row) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in LINKS}
 
 
-def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
-    ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in WAYS}
+def _budget(row: Row) -> Budget:
+    return Budget(**_without_links(row))
+
+
+def _charge(row: Row, budget: Budget) -> Charge:
+    ways = {way: math.inf if row[way] is None else row[way] for way in WAYS}
     return Charge(
-        budget=row.budget,
-        number=row.number,
-        key=row.key,
-        release=Release.from_json(json.loads(row.release)),
+        budget=row["budget"],
+        number=row["number"],
+        key=row["key"],
+        release=Release.from_json(json.loads(row["release"])),
         price=_stored_price(row),
-        cohort=row.cohort,
-        plan_sha256=row.plan_sha256,
-        spent_before=row.spent_before,
-        after=Spent(delta=budget.delta, at_budget=row.at_budget, **ways),
-        created=row.created,
+        cohort=row["cohort"],
+        plan_sha256=row["plan_sha256"],
+        spent_before=row["spent_before"],
+        after=Spent(delta=budget.delta, at_budget=row["at_budget"], **ways),
+        created=row["created"],
     )
 
 
-def _stored_price(row: sa.Row[Any]) -> Price | None:
-    if row.cut is None:
+def _stored_price(row: Row) -> Price | None:
+    if row["cut"] is None:
         return None
-    return Price(cut=row.cut, rho=row.rho, largest_loss=math.inf if row.largest_loss is None else row.largest_loss)
+    largest = math.inf if row["largest_loss"] is None else row["largest_loss"]
+    return Price(cut=row["cut"], rho=row["rho"], largest_loss=largest)

@@ -9,11 +9,12 @@ Going back, skipping a round or adding to what is closed raises `WrongRoundError
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,9 @@ from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import DensityModel, Label, promised
 from privkde.protocol.parties import Analyzer
+
+if TYPE_CHECKING:
+    from privkde.ledger import Account
 
 SMALL_CLASSES = ("refuse", "exclude")
 
@@ -77,7 +81,7 @@ class Terms:
         largest = self.plan_request(MOST_USERS)
         KernelChoice.planned(largest, bandwidth=self.bandwidth, projection=self.projection)
         public_stream(self.public_seed)
-        if self.labels and not self.joint:
+        if self.separate:
             self.label_response()
         if len({str(label) for label in self.labels}) < len(self.labels):
             raise InvalidInputError(f"labels={self.labels!r} must differ as text, which names a class's collection.")
@@ -86,6 +90,11 @@ class Terms:
     def joint(self) -> bool:
         """Whether one collection protects features and label together."""
         return self.request.get("labels") == "joint"
+
+    @property
+    def separate(self) -> bool:
+        """Whether users report a label, and every class is collected by itself."""
+        return bool(self.labels) and not self.joint
 
     @property
     def n_groups(self) -> int:
@@ -130,14 +139,14 @@ class Collection:
     def enroll(self, n_users: int) -> None:
         """Users opt in without reporting a label."""
         self._require(Round.ENROLLMENT)
-        if self.terms.labels and not self.terms.joint:
+        if self.terms.separate:
             raise WrongRoundError("in this collection users enroll by reporting a label; use enroll_labels.")
         self.enrolled += require_integer("users", n_users, low=0, high=10**9)
 
     def enroll_labels(self, reported: NDArray[np.integer]) -> None:
         """Users opt in with their randomized label, as a class number."""
         self._require(Round.ENROLLMENT)
-        if not self.terms.labels or self.terms.joint:
+        if not self.terms.separate:
             raise WrongRoundError("in this collection users enroll without reporting a label; use enroll.")
         numbers, n_classes = np.asarray(reported), len(self.terms.labels)
         if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
@@ -215,12 +224,20 @@ class Collection:
             )
         mine.merge(analyzer)
 
-    def publish(self, *, private: bool) -> DensityModel:
+    def identity(self) -> str:
+        """Names the collection, once its plan is fixed: 16 hexadecimal digits; without groups, those in its packets."""
+        names = [analyzer.announcement.collection() for analyzer in self.analyzers]
+        return names[0].hex() if len(names) == 1 else hashlib.sha256(b"".join(names)).hexdigest()[:16]
+
+    def publish(self, *, private: bool, budget: Account | None = None) -> DensityModel:
         """Close the collection and publish the sums; refused (and still open) if too few users took part.
 
         `private` says whether draws that are in no packet, such as those of labels, came from secret randomness. The
         model is private if they did and all that was counted is marked so; a mark of seeded draws cannot be removed.
         Whether clients told the truth about theirs, the analyzer cannot see.
+
+        A `budget` (`Ledger.account`) is charged first, if it was not charged before; without enough left, nothing is
+        published.
         """
         self._require(Round.COLLECTION)
         private = private and all(analyzer.secret for analyzer in self.analyzers)
@@ -235,6 +252,8 @@ class Collection:
             private=private,
             labels=labels,
         )
+        if budget is not None:
+            budget.pay(self, private=private)
         self.round = Round.PUBLICATION
         return model
 
@@ -243,8 +262,7 @@ class Collection:
         if self.round is Round.ENROLLMENT:
             raise WrongRoundError("the promise follows from the plan, which is fixed after enrollment (fix_plan).")
         plans = [analyzer.announcement.plan for analyzer in self.analyzers]
-        separate = self.terms.labels and not self.terms.joint
-        response = self.terms.label_response() if separate else None
+        response = self.terms.label_response() if self.terms.separate else None
         return promised(plans, response, private=private, declared=self.terms.labels_declared)
 
     def _require(self, needed: Round) -> None:

@@ -35,7 +35,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         workers = Workers(chosen)
-        ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger)
+        ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger, key=chosen.ledger_key)
         app.state.settings, app.state.workers, app.state.ledger = chosen, workers, ledger
         workers.warm()
         try:

@@ -19,9 +19,9 @@ from privkde.service.problems import Problem, described
 from privkde.service.reading import Reads, StrictRoute, example, json_object
 from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest, UseRequest
 
-ALL = described(*problems.EVERYWHERE, problems.NOT_FOUND, problems.UNAVAILABLE, problems.INVALID)
+ALL = described(*problems.EVERYWHERE, problems.NOT_FOUND, problems.UNAVAILABLE, problems.ALTERED, problems.INVALID)
 NAMED = described(problems.NOT_FOUND, problems.UNKNOWN_BUDGET)
-COMPUTED = described(*problems.WORK, problems.UNAVAILABLE)
+COMPUTED = described(*problems.WORK, problems.UNAVAILABLE, problems.ALTERED)
 router = APIRouter(prefix="/v1/budgets", tags=["budgets"], route_class=StrictRoute, responses=ALL)
 
 BudgetBody = Annotated[

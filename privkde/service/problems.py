@@ -16,6 +16,8 @@ from privkde.ledger.refusals import (
     BudgetExceededError,
     BudgetExistsError,
     KeyReusedError,
+    LedgerAlteredError,
+    LedgerKeyError,
     LedgerUnavailableError,
     ScheduleUsedUpError,
     UnknownBudgetError,
@@ -58,12 +60,13 @@ MISDIRECTED = Kind(421, "misdirected", "The service is not known by this name")
 INTERNAL = Kind(500, "internal", "A mistake of the service")
 BUSY = Kind(503, "busy", "The service is busy")
 UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
+ALTERED = Kind(503, "ledger-altered", "The ledger was altered, and nothing is charged")
 TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
 
 KINDS = (
     MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, USED_UP, KEY_REUSED, TIMEOUT,
     TOO_LARGE, MEDIA,
-    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, TOO_SLOW,
+    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, ALTERED, TOO_SLOW,
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
 
@@ -74,6 +77,8 @@ _OF_ERRORS: tuple[tuple[type[PrivkdeError], Kind], ...] = (
     (KeyReusedError, KEY_REUSED),
     (ScheduleUsedUpError, USED_UP),
     (LedgerUnavailableError, UNAVAILABLE),
+    (LedgerAlteredError, ALTERED),
+    (LedgerKeyError, ALTERED),
     (InfeasibleError, INFEASIBLE),
     (UnlikeGuaranteesError, UNLIKE),
     (PrivkdeError, INVALID),

@@ -28,6 +28,8 @@ class Settings:
     """Bytes of answers that are kept; the same question is answered from them."""
     ledger: str | None = field(default=None, repr=False)
     """File or URL of a budget ledger."""
+    ledger_key: bytes | None = field(default=None, repr=False)
+    """The ledger's key, if it has one."""
     token: str | None = field(default=None, repr=False)
     """Bearer token that writing to the ledger needs, if there is one."""
     hosts: tuple[str, ...] = LOOPBACK

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ CHARGE = ("charge", "telemetry", "--epsilon", "1", "--name", "week")
 def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Commands run in an empty folder, with nothing in the environment."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("PRIVKDE_LEDGER", raising=False)
+    for name in ("PRIVKDE_LEDGER", "PRIVKDE_LEDGER_KEY"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path / "privkde-ledger.sqlite"
 
 
@@ -228,3 +230,57 @@ def test_a_use_names_its_plan(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "charge", "telemetry", "--plan", "ours", "--name", "week", "--key", "year", "--times", "2")
     assert "use 1" in run(capsys, "use", "telemetry", "year", "--key", "w1", "--plan", "ours")
     assert "is not the plan" in refuse(capsys, "budget", "use", "telemetry", "year", "--key", "w2", "--plan", "other")
+
+
+KEY = "0123456789abcdef" * 4
+
+
+def alter(ledger: Path, statement: str) -> None:
+    with sqlite3.connect(ledger) as connection:
+        assert connection.execute(statement).rowcount == 1
+    connection.close()
+
+
+def test_an_altered_ledger_is_refused_by_every_command(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    run(capsys, *CHARGE, "--key", "1")
+    assert "2 rows, nothing was altered" in run(capsys, "verify")
+    alter(ledger, "DELETE FROM privkde_charges")
+    for command in (("verify",), ("head",), ("show",), ("history", "telemetry"), CHARGE, ("backup", "copy")):
+        assert "row 2 is missing" in refuse(capsys, "budget", *command)
+    assert not Path("copy").exists()
+
+
+def test_an_exported_head_finds_an_old_copy(ledger: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    assert "1 rows, checked" in run(capsys, "backup", "old")
+    run(capsys, *CHARGE, "--key", "1")
+    text = run(capsys, "head")
+    Path("head.json").write_text(text, encoding="utf-8")
+    head = json.loads(text)
+    assert (head["schema"], head["rows"]) == ("privkde.head/1", 2)
+    assert "it continues from the exported head" in run(capsys, "verify", "--head", "head.json")
+    assert "exists; name a new file" in refuse(capsys, "budget", "backup", "old")
+    ledger.unlink()
+    Path("old").rename(ledger)
+    assert "an old copy would pass" in run(capsys, "verify")
+    for given in ("head.json", head["digest"]):
+        assert "is not in it" in refuse(capsys, "budget", "verify", "--head", given)
+    Path("head.json").write_text("[", encoding="utf-8")
+    assert "is not JSON" in refuse(capsys, "budget", "verify", "--head", "head.json")
+
+
+def test_a_key_from_a_file_or_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys, *CREATE)
+    assert "no key was given" in refuse(capsys, "budget", "seal")
+    assert "can also write all of it again" in run(capsys, "verify")
+    Path("key").write_text(f"{KEY}\n", encoding="utf-8")
+    assert "1 rows have the key now" in run(capsys, "seal", "--ledger-key", "key")
+    assert "has a key" in refuse(capsys, "budget", *CHARGE)
+    run(capsys, *CHARGE, "--ledger-key", "key")
+    monkeypatch.setenv("PRIVKDE_LEDGER_KEY", KEY)
+    assert "all of it again" not in run(capsys, "verify")
+    monkeypatch.setenv("PRIVKDE_LEDGER_KEY", "short-secret")
+    assert "short-secret" not in refuse(capsys, "budget", "verify")

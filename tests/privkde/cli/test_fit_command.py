@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from accounting import Plan
 from privkde import PrivateKDEClassifier
 from privkde.cli import main
+from privkde.engines.local import LocalEngine
 from privkde.learning.scoring import measured
+from privkde.ledger import Ledger
 from privkde.protocol.model import DensityModel
 from tests.plans import made_once
 from tests.privkde.cli.test_command_line import refuse
@@ -387,3 +389,83 @@ def test_damaged_models_are_refused(
         content = bytearray((tmp_path / "tampered.npz").read_bytes())
     (tmp_path / "model").write_bytes(content)
     assert "altered" in refuse(capsys, command, str(tmp_path / "model"), str(shop / "data.npz"))
+
+
+# Spending is part of releasing ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def budgets(tmp_path: Path) -> Path:
+    """A ledger with a budget that pays for one collection, and one that pays for none."""
+    with Ledger.open(tmp_path / "ledger") as ledger:
+        ledger.create("enough", epsilon=4.0, delta=1e-5, composition="basic")
+        ledger.create("little", epsilon=1.0, delta=1e-5)
+    return tmp_path / "ledger"
+
+
+def charged(path: Path, budget: str) -> int:
+    with Ledger.open(path, create=False) as ledger:
+        return len(ledger.history(budget))
+
+
+def test_fit_charges_once_and_writes_nothing_without_budget(
+    shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = tmp_path / "model"
+    command = fit(shop / "data.npz", shop / "density.json", model, "--ledger", str(budgets))
+    before = sorted(tmp_path.iterdir())
+    assert main([*command, "--budget", "little"]) == 1
+    captured = capsys.readouterr()
+    assert (captured.out, sorted(tmp_path.iterdir())) == ("", before)
+    assert captured.err.startswith("privkde: refused: budget 'little' is exceeded")
+    assert main([*command, "--budget", "enough", "--key", "week 1"]) == 0
+    first = model.read_bytes()
+    for key in ("week 1", "week 2"):  # fresh noise for a charge that was used, and a charge that does not fit
+        assert main([*command, "--budget", "enough", "--key", key]) == 1
+    assert model.read_bytes() == first
+    assert (charged(budgets, "enough"), charged(budgets, "little")) == (1, 0)
+    capsys.readouterr()
+    assert "no budget 'none'" in refuse(capsys, *command, "--budget", "none")
+    assert "belong to --budget" in refuse(capsys, *command, "--key", "week 1")
+    assert "NOT PRIVATE" in refuse(capsys, *command, "--budget", "enough", "--insecure-seed", "1")
+
+
+def test_a_fit_that_ends_between_charge_and_publication_is_repeated_without_a_charge(
+    shop: Path, budgets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tmp_path / "model"
+    command = fit(shop / "data.npz", shop / "density.json", model, "--ledger", str(budgets))
+    command += ["--budget", "enough", "--key", "week 1"]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "play", interrupted)
+        assert main(command) == 130
+    assert (charged(budgets, "enough"), model.exists()) == (1, False)
+    assert main(command) == 0
+    assert (charged(budgets, "enough"), model.exists()) == (1, True)
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def test_collect_charges_packets_once_and_writes_nothing_without_budget(
+    shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    collect = ["collect", str(shop / "data.npz"), "--plan", str(shop / "density.json"), "--ledger", str(budgets)]
+    collect += ["-o", str(tmp_path / "model"), "--packets", str(tmp_path / "sent")]
+    before = sorted(tmp_path.iterdir())
+    assert main([*collect, "--budget", "little"]) == 1
+    assert sorted(tmp_path.iterdir()) == before
+    assert main(collect) == 0
+    (tmp_path / "model").unlink()
+    count = ["collect", str(tmp_path / "sent" / "0" / "*.packets"), "--announcement"]
+    count += [str(tmp_path / "sent" / "0" / "announcement.json"), "--ledger", str(budgets)]
+    keep = ["--counts", str(tmp_path / "counts"), "-o", str(tmp_path / "model"), "--draws", "secret"]
+    before = sorted(tmp_path.iterdir())
+    assert main([*count, *keep, "--budget", "little"]) == 1
+    assert sorted(tmp_path.iterdir()) == before
+    for _ in range(2):  # the same packets are the same result
+        assert main([*count, *keep, "--budget", "enough"]) == 0
+    assert charged(budgets, "enough") == 1
+    capsys.readouterr()
+    assert "add -o MODEL" in refuse(capsys, *count, "--counts", str(tmp_path / "counts"), "--budget", "enough")

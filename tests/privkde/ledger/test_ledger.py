@@ -390,12 +390,22 @@ def test_a_standing_says_when_sums_count(where: str) -> None:
         assert not ledger.standing("part").by_sums
 
 
+def unchain(connection: sqlite3.Connection) -> None:
+    """Take away what format 2 did not have."""
+    connection.execute("DROP TABLE privkde_head")
+    for table in ("privkde_budgets", "privkde_charges", "privkde_uses"):
+        connection.execute(f"DROP INDEX {table}_position")
+        for column in ("position", "before", "digest"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN {column}")
+
+
 def test_a_ledger_of_version_2_has_no_prices_and_gets_them_now(tmp_path: Path) -> None:
     path = tmp_path / "old.sqlite"
     with Ledger.open(path) as ledger:
         ledger.create("a", epsilon=2.0, delta=1e-6)
         charge = ledger.charge("a", release(0.5), key="1")
     with sqlite3.connect(path) as connection:
+        unchain(connection)
         for column in ("cut", "rho", "largest_loss"):
             connection.execute(f"ALTER TABLE privkde_charges DROP COLUMN {column}")
         connection.execute("UPDATE privkde_ledger SET version = 2")
@@ -414,6 +424,7 @@ def test_a_ledger_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
         ledger.create("a", epsilon=2.0, delta=1e-6, composition="pld")
         ledger.charge("a", release(0.5), key="1")
     with sqlite3.connect(path) as connection:
+        unchain(connection)
         connection.execute("DROP TABLE privkde_uses")
         connection.execute('ALTER TABLE privkde_budgets DROP COLUMN "order"')
         for column in ("cohort", "renyi", "adaptive", "at_budget", "cut", "rho", "largest_loss"):

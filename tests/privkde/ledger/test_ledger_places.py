@@ -117,9 +117,10 @@ def test_a_role_that_may_only_charge(postgres: Server) -> None:
     with engine.begin() as connection:
         for statement in (
             f"CREATE ROLE {role} LOGIN",
-            f"GRANT SELECT ON privkde_ledger, privkde_budgets, privkde_charges TO {role}",
-            f"GRANT INSERT ON privkde_budgets, privkde_charges TO {role}",
+            f"GRANT SELECT ON privkde_ledger, privkde_head, privkde_budgets, privkde_charges, privkde_uses TO {role}",
+            f"GRANT INSERT ON privkde_budgets, privkde_charges, privkde_uses TO {role}",
             f"GRANT UPDATE (created) ON privkde_budgets TO {role}",
+            f"GRANT UPDATE ON privkde_head TO {role}",
         ):
             connection.exec_driver_sql(statement)
     engine.dispose()

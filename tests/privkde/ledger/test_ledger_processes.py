@@ -43,6 +43,7 @@ def test_processes_never_overspend_and_never_pay_twice(
         results = [workers.submit(pay_all, where, fit // 2 * i, keys_tried) for i in range(n_workers)]
         outcomes = [result.result() for result in results]
         charges, standing = ledger.history("a"), ledger.standing("a")
+        assert ledger.verify().rows == 1 + len(charges)  # one chain, whoever appended
     keys = [one.key for one in charges]
     assert [one.number for one in charges] == list(range(1, len(charges) + 1))
     assert len(set(keys)) == len(keys)
@@ -81,6 +82,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str, seen: i
     with Ledger.open(where, create=False) as ledger:
         next_number = ledger.charge("a", release(0.5), key="after").number  # no lock is left behind
         charges = ledger.history("a")
+        assert ledger.verify().rows == 1 + len(charges)
     assert acknowledged == [f"key {i}" for i in range(len(acknowledged))]
     assert [one.key for one in charges[: len(acknowledged)]] == acknowledged
     assert next_number == len(charges)

@@ -1,0 +1,106 @@
+"""A budget that collections are paid from: charged before anybody answers, used when the result is published."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from accounting import InvalidInputError, Plan, View
+from accounting.releases.release import Release
+from privkde.ledger.records import Charge, Use, require_cohort, require_key
+from privkde.ledger.refusals import ScheduleUsedUpError
+
+if TYPE_CHECKING:
+    from privkde.ledger.ledger import Ledger
+    from privkde.protocol.rounds import Collection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """One budget of an open ledger, for `fit(…, budget=…)` and `Collection.publish(budget=…)`.
+
+    A collection is charged once, by its key: the one given here or, without one, the collection's id. A charge with
+    that key that was made before for the same plan, such as a schedule, pays as well. What it paid for is one result
+    for each of its collections: publishing the same result again is free, another one is refused.
+    """
+
+    ledger: Ledger
+    budget: str
+    key: str | None = None
+    cohort: str | None = None
+
+    def __post_init__(self) -> None:
+        require_cohort(self.cohort)
+        if self.key is not None:
+            require_key(self.key)
+
+    def charge(self, collection: Collection) -> Charge:
+        """Charge a collection whose plan is fixed, unless that was done before.
+
+        Raises `BudgetExceededError` if it costs more than is left; nothing may then be collected.
+        """
+        key, digest = self.key or default_key(collection), _digest(collection)
+        standing = self.ledger.standing(self.budget)
+        paid = next((charge for charge in self.ledger.history(self.budget) if charge.key == key), None)
+        if paid is not None and digest is not None and (paid.plan_sha256, paid.cohort) == (digest, self.cohort):
+            return paid
+        release = _release(collection, key, standing.budget.view)
+        return self.ledger.charge(self.budget, release, key=key, plan_sha256=digest, cohort=self.cohort)
+
+    def pay(self, collection: Collection, *, private: bool) -> Use:
+        """Charge a collection, unless that was done before, and record that its result is published now.
+
+        Raises `ScheduleUsedUpError` if all that was charged was published before, with other results.
+        """
+        self.require_private(private)
+        charge = self.charge(collection)
+        try:
+            return self.ledger.use(self.budget, charge.key, key=_outcome(collection), plan_sha256=charge.plan_sha256)
+        except ScheduleUsedUpError as error:
+            raise ScheduleUsedUpError(
+                f"charge {charge.key!r} of budget {self.budget!r} paid for {charge.release.collections} results, and as"
+                " many others were published, or about to be; run a new collection, which is charged by itself."
+            ) from error
+
+    def require_private(self, private: bool) -> None:
+        """Refuse a collection whose noise can be repeated: no charge covers it."""
+        if not private:
+            raise InvalidInputError(
+                f"the collection is NOT PRIVATE (seeded randomness), and budget {self.budget!r} promises privacy;"
+                " leave out the seed, or the budget."
+            )
+
+
+def default_key(collection: Collection) -> str:
+    """One for each collection; a plan for several releases is charged once for all of them."""
+    (first, *others) = plans(collection)
+    if first.request.releases > 1 and not others:
+        return f"plan {first.sha256()}"
+    return f"collection {collection.identity()}"
+
+
+def plans(collection: Collection) -> list[Plan]:
+    """The plans that a collection announced: one, or one for each class."""
+    return [analyzer.announcement.plan for analyzer in collection.analyzers]
+
+
+def _digest(collection: Collection) -> str | None:
+    """The plan's hash; None where every class has its own."""
+    return None if collection.terms.separate else plans(collection)[0].sha256()
+
+
+def _release(collection: Collection, name: str, view: View) -> Release:
+    if collection.terms.separate:
+        return Release.of_classes(name, plans(collection), collection.terms.label_response(), view=view)
+    return Release.of_plan(name, plans(collection)[0], view=view)
+
+
+def _outcome(collection: Collection) -> str:
+    """A digest of what is published: another draw of the noise has another one."""
+    counted = hashlib.sha256(collection.identity().encode())
+    for analyzer in collection.analyzers:
+        counted.update(analyzer.n_users.to_bytes(8, "big"))
+        for counts in (analyzer.tally.ones, analyzer.tally.zeros):
+            counted.update(counts.astype("<i8").tobytes())
+    return counted.hexdigest()

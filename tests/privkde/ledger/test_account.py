@@ -1,0 +1,209 @@
+"""Spending is part of releasing: charged before anybody answers, once, and not without budget."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from accounting import InvalidInputError, Plan, View
+from accounting.releases.release import Release
+from privkde import Collection, PrivateKDE, PrivateKDEClassifier, Terms
+from privkde.bitsum.execution import Tally
+from privkde.engines.local import LocalEngine
+from privkde.ledger import (
+    Account,
+    BudgetExceededError,
+    KeyReusedError,
+    Ledger,
+    ScheduleUsedUpError,
+    UnknownBudgetError,
+)
+from privkde.protocol.parties import Analyzer
+from privkde.protocol.rounds import Round
+from tests.plans import plan_for
+from tests.privkde.ledger.charging import release
+
+USERS, DIM = 400, 3
+REQUEST: dict[str, Any] = {"dim": DIM, "repetitions": 2, "epsilon": 1.0, "delta": 1e-7, "bitsum": "rr"}
+SHARED = {name: REQUEST[name] for name in ("repetitions", "epsilon", "delta", "bitsum")}
+ROWS = np.random.default_rng(17).normal(size=(USERS, DIM))
+LABELS = np.arange(USERS) % 2
+
+
+def planned(**changes: Any) -> Plan:
+    return plan_for(**{"users": USERS, **REQUEST, **changes})
+
+
+@pytest.fixture
+def ledger(where: str) -> Iterator[Ledger]:
+    with Ledger.open(where) as ledger:
+        ledger.create("a", epsilon=4.0, delta=1e-5)
+        ledger.create("small", epsilon=0.5, delta=1e-8)
+        yield ledger
+
+
+def collected(plan: Plan, noise: int = 0, *, seed: str = "0" * 32) -> Collection:
+    """A collection whose packets are counted; `noise` stands for what users drew."""
+    terms = {name: value for name, value in plan.request.to_json().items() if name not in ("users", "classes")}
+    collection = Collection(Terms(request=terms, public_seed=seed))
+    collection.enroll(USERS)
+    (announcement,) = collection.fix_plan(plan)
+    analyzer = Analyzer(announcement)
+    ones = np.full(announcement.n_instances, 100 + noise)
+    analyzer.add(Tally(ones, USERS - ones), USERS)
+    collection.count(0, analyzer)
+    return collection
+
+
+class Untouched(LocalEngine):
+    """Fails if anybody is asked."""
+
+    def play(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("somebody answered")
+
+
+class Interrupted(LocalEngine):
+    """Ends while users answer."""
+
+    def play(self, *_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_a_collection_is_charged_once_however_often_it_is_published(ledger: Ledger) -> None:
+    plan = planned()
+    for _ in range(3):  # the same packets, counted again by somebody who does not know whether it went through
+        collected(plan).publish(private=True, budget=ledger.account("a"))
+    (charge,) = ledger.history("a")
+    assert charge.key == charge.name == f"collection {collected(plan).identity()}"
+    assert charge.plan_sha256 == plan.sha256()
+    assert charge.release.parts == Release.of_plan("any", plan).parts
+    assert [use.schedule for use in ledger.uses("a")] == [charge.key]
+
+
+def test_one_charge_does_not_pay_for_two_draws_of_the_noise(ledger: Ledger) -> None:
+    plan = planned()
+    collected(plan).publish(private=True, budget=ledger.account("a"))
+    again = collected(plan, noise=1)
+    with pytest.raises(ScheduleUsedUpError, match="paid for 1 results"):
+        again.publish(private=True, budget=ledger.account("a"))
+    assert again.round is Round.COLLECTION
+    assert len(ledger.history("a")) == 1
+    collected(plan, noise=1, seed="1" * 32).publish(private=True, budget=ledger.account("a"))
+    assert len(ledger.history("a")) == 2
+
+
+def test_without_budget_nothing_is_published(ledger: Ledger) -> None:
+    collection = collected(planned())
+    with pytest.raises(BudgetExceededError):
+        collection.publish(private=True, budget=ledger.account("small"))
+    assert collection.round is Round.COLLECTION
+    assert (ledger.history("small"), ledger.uses("small")) == ((), ())
+
+
+@pytest.mark.parametrize("labels", [None, "separate", "joint"])
+def test_without_budget_nobody_is_asked(ledger: Ledger, labels: str | None) -> None:
+    estimator: Any = PrivateKDE(**SHARED, engine=Untouched())
+    if labels is not None:
+        estimator = PrivateKDEClassifier(**SHARED, engine=Untouched(), labels=labels, classes=(0, 1))
+    with pytest.raises(BudgetExceededError):
+        estimator.fit(ROWS, LABELS, budget=ledger.account("small"))
+    assert not hasattr(estimator, "model_")
+    assert ledger.history("small") == ()
+
+
+def test_a_fit_is_charged_before_anybody_answers_and_a_rerun_is_not_charged_again(ledger: Ledger) -> None:
+    account = ledger.account("a", key="week 1")
+    with pytest.raises(KeyboardInterrupt):
+        PrivateKDE(**SHARED, engine=Interrupted()).fit(ROWS, budget=account)
+    assert [charge.key for charge in ledger.history("a")] == ["week 1"]
+    fitted = PrivateKDE(**SHARED).fit(ROWS, budget=account)
+    assert fitted.model_.private
+    (charge,) = ledger.history("a")
+    assert charge.plan_sha256 == fitted.plan_.sha256()
+    with pytest.raises(ScheduleUsedUpError):  # fresh noise is another result
+        PrivateKDE(**SHARED).fit(ROWS, budget=account)
+    assert len(ledger.history("a")) == 1
+
+
+def test_fits_without_a_key_are_charged_each(ledger: Ledger) -> None:
+    for _ in range(2):
+        PrivateKDE(**SHARED).fit(ROWS, budget=ledger.account("a"))
+    assert len(ledger.history("a")) == len(ledger.uses("a")) == 2
+
+
+def test_separate_labels_are_charged_like_their_forecast(ledger: Ledger) -> None:
+    account = ledger.account("a", key="classes")
+    parameters = SHARED | {"label_epsilon": 1.0, "classes": (0, 1)}
+    with pytest.raises(KeyboardInterrupt):
+        PrivateKDEClassifier(**parameters, engine=Interrupted()).fit(ROWS, LABELS, budget=account)
+    PrivateKDEClassifier(**parameters).fit(ROWS, LABELS, budget=account)  # labels were drawn again: other class sizes
+    (charge,) = ledger.history("a")
+    forecast = Release.of_plan("classes", planned(classes=2, label_epsilon=1.0, labels="separate"))
+    assert charge.release == forecast
+    assert charge.plan_sha256 is None
+    assert len(ledger.uses("a")) == 1
+
+
+def test_a_plan_for_several_releases_is_charged_once_for_all(ledger: Ledger) -> None:
+    plan = planned(releases=2, epsilon=2.0)
+    for week in range(2):
+        collected(plan, week, seed=f"{week:032x}").publish(private=True, budget=ledger.account("a"))
+    (charge,) = ledger.history("a")
+    assert (charge.key, charge.release.collections) == (f"plan {plan.sha256()}", 2)
+    with pytest.raises(ScheduleUsedUpError, match="paid for 2 results"):
+        collected(plan, 2, seed=f"{2:032x}").publish(private=True, budget=ledger.account("a"))
+    assert len(ledger.uses("a")) == 2
+
+
+def test_a_schedule_that_was_charged_beforehand_pays(ledger: Ledger) -> None:
+    plan = planned()
+    ledger.charge("a", Release.of_plan("weekly", plan, times=2), key="2026", plan_sha256=plan.sha256())
+    for week in range(2):
+        collected(plan, week).publish(private=True, budget=ledger.account("a", key="2026"))
+    assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 2)
+    for account, other in (
+        (ledger.account("a", key="2026"), planned(epsilon=0.5)),
+        (ledger.account("a", key="2026", cohort="north"), plan),
+    ):
+        with pytest.raises(KeyReusedError):
+            collected(other).publish(private=True, budget=account)
+
+
+def test_the_budget_decides_the_view(ledger: Ledger) -> None:
+    ledger.create("published", epsilon=4.0, delta=1e-5, view="model")
+    collected(planned()).publish(private=True, budget=ledger.account("published", cohort="north"))
+    (charge,) = ledger.history("published")
+    assert (charge.guarantee.view, charge.cohort) == (View.MODEL, "north")
+
+
+def test_what_is_not_private_is_not_paid_for(ledger: Ledger) -> None:
+    with pytest.raises(InvalidInputError, match="NOT PRIVATE"):
+        collected(planned()).publish(private=False, budget=ledger.account("a"))
+    with pytest.raises(InvalidInputError, match="NOT PRIVATE"):
+        PrivateKDE(**SHARED, insecure_seed=1, engine=Untouched()).fit(ROWS, budget=ledger.account("a"))
+    assert ledger.history("a") == ()
+
+
+def test_an_account_is_of_a_budget_that_exists(ledger: Ledger) -> None:
+    assert ledger.account("a") == Account(ledger=ledger, budget="a")
+    with pytest.raises(UnknownBudgetError):
+        ledger.account("b")
+    with pytest.raises(InvalidInputError, match="key="):
+        ledger.account("a", key="")
+    with pytest.raises(InvalidInputError, match="cohort="):
+        ledger.account("a", cohort="")
+
+
+def test_a_release_of_classes_is_that_of_the_weakest(ledger: Ledger) -> None:
+    label = planned(classes=2, label_epsilon=1.0, labels="separate").request.label_response()
+    assert label is not None
+    weak, strong = planned(epsilon=1.0), planned(epsilon=0.5)
+    both = Release.of_classes("classes", [strong, weak], label)
+    assert both == Release.of_classes("classes", [weak], label)
+    assert both.guarantee.epsilon == 2.0
+    with pytest.raises(InvalidInputError, match="no classes"):
+        Release.of_classes("classes", [], label)
+    assert release(1.0).guarantee.adjacency == both.guarantee.adjacency
