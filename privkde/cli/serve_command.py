@@ -69,8 +69,8 @@ def _serve(parsed: argparse.Namespace) -> None:
             access_log=False,
             log_level="warning",
             http=partial(Connection, settings),  # type: ignore[arg-type] # anything that makes a protocol
-            ws="none",
-            proxy_headers=bool(settings.proxies),
+            ws="none",  # a connection that becomes another kind is no longer counted
+            proxy_headers=bool(settings.proxies),  # else a client could choose whom it is taken for
             forwarded_allow_ips=list(settings.proxies),
             timeout_graceful_shutdown=SECONDS_TO_END,
         )

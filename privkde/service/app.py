@@ -41,7 +41,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger)
         readers = None if ledger is None else Workers(_for_reading(chosen))
         app.state.settings, app.state.workers, app.state.ledger, app.state.readers = chosen, workers, ledger, readers
-        workers.warm()
+        for group in (workers, readers):
+            if group is not None:
+                group.warm()
         try:
             yield
         finally:
