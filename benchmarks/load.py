@@ -26,8 +26,6 @@ from urllib.parse import urlsplit
 
 import httpx2
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.service import PLAN, served
 
@@ -168,20 +166,18 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--users", type=int, default=4)
     parsed = parser.parse_args()
-    table = Table(title=f"{parsed.users} honest users beside one attacker", title_justify="left")
-    for column in ("attack", "requests", "failed", "quiet p99 ms", "p99 ms", "ratio"):
-        table.add_column(column, justify="left" if column == "attack" else "right")
+    print(f"{parsed.users} honest users beside one attacker\n")
+    print(f"{'attack':<14}{'requests':>10}{'quiet p99 ms':>14}{'p99 ms':>10}{'ratio':>7}  failed")
     for name in parsed.attacks or ATTACKS:
         with served_with_a_budget() as address:
             asyncio.run(honest(address, parsed.users, WARM_UP))
             quiet = asyncio.run(honest(address, parsed.users, parsed.seconds))
             with attacked(name, address):
                 beside = asyncio.run(honest(address, parsed.users, parsed.seconds))
-            failed = ", ".join(f"{count} × {kind}" for kind, count in (quiet.failures + beside.failures).items())
-            before, after = quiet.slowest(), beside.slowest()
-            numbers_shown = (f"{before:,.0f}", f"{after:,.0f}", f"{after / before:.1f}")
-            table.add_row(name, f"{len(beside.seconds):,}", failed or "0", *numbers_shown)
-    Console().print(table)
+        before, after = quiet.slowest(), beside.slowest()
+        failed = ", ".join(f"{count} × {kind}" for kind, count in (quiet.failures + beside.failures).items()) or "none"
+        row = f"{name:<14}{len(beside.seconds):>10,}{before:>14,.0f}{after:>10,.0f}{after / before:>7.1f}  {failed}"
+        print(row, flush=True)
 
 
 if __name__ == "__main__":
