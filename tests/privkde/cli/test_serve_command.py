@@ -74,5 +74,5 @@ def test_only_a_proxy_that_is_named_says_for_whom_it_asks(
     (config,) = configured
     config.load()
     scope = {"type": "http", "client": ("127.0.0.1", 1), "headers": [(b"x-forwarded-for", b"203.0.113.9")]}
-    asyncio.run(config.loaded_app(scope, None, None))  # type: ignore[arg-type]
+    asyncio.run(config.loaded_app(scope, None, None))
     assert seen == [address]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 import pytest
 
@@ -33,8 +34,9 @@ def test_proxies_are_addresses() -> None:
     "limit", ["short_limit", "arrival_limit", "connections", "client_connections", "client_requests"]
 )
 def test_limits_are_above_zero(limit: str) -> None:
+    given: dict[str, Any] = {limit: 0}
     with pytest.raises(InvalidInputError, match=limit):
-        Settings(**{limit: 0})
+        Settings(**given)
 
 
 @pytest.mark.parametrize(("workers", "left"), [(1, 0), (2, 1), (16, 1)])
