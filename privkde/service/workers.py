@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import hashlib
 import json
-import os
 import secrets
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping
@@ -28,8 +27,6 @@ Answer = tuple[str | None, bytes]
 """The name of a problem's kind, or None, and a document."""
 SECONDS_TO_START = 60.0
 """For a worker that replaces one that was stopped, on a busy machine."""
-NICENESS = 5
-"""Workers leave the processor to the process that answers."""
 
 
 class Workers:
@@ -111,7 +108,7 @@ class Workers:
         return ProcessPool(
             max_workers=self._settings.workers,
             context=get_context("spawn"),
-            initializer=_restrain,
+            initializer=_limit_memory,
             initargs=[self._settings.memory_limit],
         )
 
@@ -149,10 +146,9 @@ def _answered(job: str, body: bytes) -> Answer:
     return kind, json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _restrain(most_bytes: int) -> None:
+def _limit_memory(limit: int) -> None:
     try:
         import resource
-    except ModuleNotFoundError:  # Windows has neither
+    except ModuleNotFoundError:  # Windows has no such limit
         return
-    resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
-    os.nice(NICENESS)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
