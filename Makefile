@@ -48,6 +48,7 @@ bench: $(VENV)/.installed-test ## Measure starts, a year of releases, the accoun
 	$(BIN)/python -m benchmarks.accountant
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.service
+	$(BIN)/python -m benchmarks.load
 	$(BIN)/python -m benchmarks.growth --output docs/results/growth.json
 
 bench-peers: $(PEERS)/.installed ## Measure other accountants, bounds and estimators beside privkde (docs/results/peers.json)

@@ -26,12 +26,12 @@ PLAN: dict[str, Any] = {"users": 30_000, "dim": 16, "epsilon": 2.0, "delta": 1e-
 
 
 @contextlib.contextmanager
-def served() -> Iterator[str]:
+def served(*options: str) -> Iterator[str]:
     """A service in a process of its own, on a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "privkde.cli", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "privkde.cli", "serve", "--port", str(port), *options]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     address = f"http://127.0.0.1:{port}"
     try:

@@ -6,6 +6,8 @@ import argparse
 import logging
 import os
 import socket
+from functools import partial
+from typing import Any
 
 from accounting import InvalidInputError
 from accounting.errors import require_integer
@@ -14,21 +16,25 @@ from privkde.cli.parsing import real, whole
 
 TOKEN = "PRIVKDE_TOKEN"
 """The environment variable that holds the secret."""
-MOST_CONNECTIONS = 256
 SECONDS_TO_END = 5
 
 
 def add_serve(serve: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
-    serve.description = f"Serve the planner. Writing to a ledger needs the token in {TOKEN}, if that is set."
+    serve.description = f"Serve the planner. Its budgets need the token in {TOKEN}, if that is set."
     serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (default: 127.0.0.1)")
     serve.add_argument("--port", type=whole, default=8000, metavar="N", help="port; 0 for any free one (default: 8000)")
     serve.add_argument("--ledger", metavar="FILE|URL", help="budget ledger to serve (default: none)")
     add_ledger_key(serve)
-    serve.add_argument("--workers", type=whole, metavar="N", help="processes that plan (default: one for each core)")
+    serve.add_argument(
+        "--workers", type=whole, metavar="N", help="processes that plan (default: one for each core, at least 2)"
+    )
     serve.add_argument("--time-limit", type=real, default=60.0, metavar="X", help="seconds per request (default: 60)")
     serve.add_argument(
         "--allow-host", nargs="+", default=[], metavar="NAME", help="further names of this host; * for any"
+    )
+    serve.add_argument(
+        "--proxy", nargs="+", default=[], metavar="ADDRESS", help="reverse proxies that may say whom they ask for"
     )
     serve.set_defaults(run=_serve)
 
@@ -39,6 +45,7 @@ def _serve(parsed: argparse.Namespace) -> None:
 
         from privkde.ledger import Ledger
         from privkde.service import Settings, create_app
+        from privkde.service.connections import Connection
         from privkde.service.settings import LOOPBACK
     except ModuleNotFoundError as error:
         raise InvalidInputError(
@@ -51,11 +58,10 @@ def _serve(parsed: argparse.Namespace) -> None:
             f"--ledger beyond this machine (as {', '.join(sorted(set(names) - set(LOOPBACK)))}): anybody who reaches it"
             f" could charge budgets; set {TOKEN} to a secret first."
         )
-    workers = {} if parsed.workers is None else {"workers": parsed.workers}
     key = None if parsed.ledger is None else ledger_key(parsed.ledger_key)
-    settings = Settings(
-        ledger=parsed.ledger, ledger_key=key, token=token, time_limit=parsed.time_limit, hosts=names, **workers
-    )
+    given: dict[str, Any] = {} if parsed.workers is None else {"workers": parsed.workers}
+    given |= {"time_limit": parsed.time_limit, "hosts": names, "proxies": tuple(parsed.proxy)}
+    settings = Settings(ledger=parsed.ledger, ledger_key=key, token=token, **given)
     if parsed.ledger is not None:
         Ledger.open(parsed.ledger, key=key).close()  # a broken ledger is reported before anybody is served
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -65,7 +71,10 @@ def _serve(parsed: argparse.Namespace) -> None:
             create_app(settings),
             access_log=False,
             log_level="warning",
-            limit_concurrency=MOST_CONNECTIONS,
+            http=partial(Connection, settings),  # type: ignore[arg-type] # anything that makes a protocol
+            ws="none",  # a connection that becomes another kind is no longer counted
+            proxy_headers=bool(settings.proxies),  # else a client could choose whom it is taken for
+            forwarded_allow_ips=list(settings.proxies),
             timeout_graceful_shutdown=SECONDS_TO_END,
         )
         uvicorn.Server(config).run(sockets=[listener])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -26,6 +27,8 @@ DESCRIPTION = (
     "Plan, compare, compose and keep budgets of shuffled differential privacy. Names are those of the command line."
     " Every error is a problem document (RFC 9457)."
 )
+READERS = 2
+"""Processes that read the ledger, if there is one."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -36,13 +39,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         workers = Workers(chosen)
         ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger, key=chosen.ledger_key)
-        app.state.settings, app.state.workers, app.state.ledger = chosen, workers, ledger
-        workers.warm()
+        readers = None if ledger is None else Workers(_for_reading(chosen))
+        app.state.settings, app.state.workers, app.state.ledger, app.state.readers = chosen, workers, ledger, readers
+        for group in (workers, readers):
+            if group is not None:
+                group.warm()
         try:
             yield
         finally:
             workers.stop()
-            if ledger is not None:
+            if ledger is not None and readers is not None:
+                readers.stop()
                 ledger.close()
 
     app = FastAPI(
@@ -66,6 +73,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_middleware(Protection, settings=chosen)
     return app
+
+
+def _for_reading(settings: Settings) -> Settings:
+    """Of the processes that read a ledger: nobody waits for plans there, and answers are not kept."""
+    return dataclasses.replace(settings, workers=READERS, time_limit=settings.short_limit, cache_bytes=0)
 
 
 def _document(app: FastAPI) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from accounting import Guarantee, InvalidInputError, Plan, PlanRequest, View, solve
@@ -16,9 +16,10 @@ from accounting.releases.composing import finite, joint_profile, profile_of
 from accounting.releases.plan_curves import profile_curves
 from accounting.releases.release import Release
 from accounting.solving import SolveRequest
+from privkde.ledger import Ledger
 from privkde.ledger.ledger import composed
 from privkde.ledger.records import LARGEST_BUDGET, Budget, Quote
-from privkde.service.requests import ChargeRequest, ComposeRequest, ProfileRequest, ReleaseRequest
+from privkde.service.requests import ChargeRequest, ComposeRequest, LedgerRequest, ProfileRequest, ReleaseRequest
 
 MOST_INSTANCES = 1_000_000
 """Bitsum instances of a plan that the service makes."""
@@ -104,6 +105,26 @@ def compose_job(request: ComposeRequest) -> dict[str, Any]:
     return answer | {"epsilon": request.epsilon, "remaining": request.epsilon - after.epsilon}
 
 
+def reading_job(read: Callable[[Ledger, LedgerRequest], dict[str, Any]], request: LedgerRequest) -> dict[str, Any]:
+    """What a ledger says; each worker opens it once."""
+    return read(_opened(request.ledger, request.ledger_key), request)
+
+
+@lru_cache
+def _opened(where: str, key: str | None) -> Ledger:
+    return Ledger.open(where, key=None if key is None else bytes.fromhex(key))
+
+
+def _listed(name: str, rows: Sequence[Any]) -> dict[str, Any]:
+    return {"schema": f"privkde.{name}/1", name: [row.to_json() for row in rows]}
+
+
+def _quoted(ledger: Ledger, request: LedgerRequest) -> dict[str, Any]:
+    assert request.release is not None
+    release = Release.from_json(request.release)
+    return ledger.quote(request.name or "", release, cohort=request.cohort).to_json()
+
+
 def _bounded(request: PlanRequest) -> PlanRequest:
     """The request, unless its instances alone would take too long."""
     instances = request.facts().n_instances
@@ -120,6 +141,13 @@ COMPARED: dict[str, Callable[[PlanRequest], list[Outcome]]] = {
     "bitsums": compare_bitsums,
     "labels": compare_labels,
 }
+READ: dict[str, Callable[[Ledger, LedgerRequest], dict[str, Any]]] = {
+    "budgets": lambda ledger, _: _listed("budgets", ledger.budgets()),
+    "standing": lambda ledger, request: ledger.standing(request.name or "").to_json(),
+    "charges": lambda ledger, request: _listed("charges", ledger.history(request.name or "")),
+    "uses": lambda ledger, request: _listed("uses", ledger.uses(request.name or "")),
+    "quote": _quoted,
+}
 Job = tuple[Any, Callable[[Any], Any]]
 JOBS: dict[str, Job] = {
     "plan": (PlanRequest, lambda request: plan_with_advice(_bounded(request)).to_json()),
@@ -129,5 +157,6 @@ JOBS: dict[str, Job] = {
     "profile": (ProfileRequest, profile_job),
     "release": (ChargeRequest, lambda request: release_of(request).to_json()),
     "compose": (ComposeRequest, compose_job),
+    **{name: (LedgerRequest, partial(reading_job, read)) for name, read in READ.items()},
 }
 """What each job takes, and the job."""

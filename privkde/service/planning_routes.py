@@ -39,7 +39,7 @@ ComposeBody = Annotated[ComposeRequest, Reads(ComposeRequest), example(SEVERAL)]
 
 async def _computed(request: Request, job: str, body: Any) -> Response:
     """A worker's answer as it is: its shape is declared, and tests hold it to that."""
-    return Response(await request.app.state.workers.run(job, body), media_type="application/json")
+    return Response(await request.app.state.workers.run(job, body, request.state.client), media_type="application/json")
 
 
 @planning.post("", response_model=documents.Plan, summary="Plan the noise for a promise")
@@ -52,7 +52,8 @@ async def plan(request: Request, body: PlanBody) -> Response:
 async def compare(request: Request, body: PlanBody) -> Response:
     """Every rung of the ladder, every bitsum protocol and both ways to protect labels, side by side."""
     workers = request.app.state.workers
-    answers = await asyncio.gather(*(workers.run(f"compare {group}", body) for group in COMPARED))
+    client = request.state.client
+    answers = await asyncio.gather(*(workers.run(f"compare {group}", body, client) for group in COMPARED))
     groups = dict(zip(COMPARED, map(json.loads, answers), strict=True))
     return JSONResponse({"schema": "privkde.comparison/1", **groups})
 

@@ -57,6 +57,7 @@ TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
 TOO_LARGE = Kind(413, "too-large", "The request is too large")
 MEDIA = Kind(415, "unsupported-media-type", "The request must be application/json")
 MISDIRECTED = Kind(421, "misdirected", "The service is not known by this name")
+TOO_MANY = Kind(429, "too-many", "This client asks for too much at once")
 INTERNAL = Kind(500, "internal", "A mistake of the service")
 BUSY = Kind(503, "busy", "The service is busy")
 UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
@@ -66,7 +67,7 @@ TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
 KINDS = (
     MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, USED_UP, KEY_REUSED, TIMEOUT,
     TOO_LARGE, MEDIA,
-    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, INTERNAL, BUSY, UNAVAILABLE, ALTERED, TOO_SLOW,
+    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, TOO_MANY, INTERNAL, BUSY, UNAVAILABLE, ALTERED, TOO_SLOW,
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
 
@@ -114,7 +115,7 @@ class Problem(HTTPException):
         return Response(text, self.kind.status, self.headers, MEDIA_TYPE)
 
 
-EVERYWHERE = (MALFORMED, TIMEOUT, TOO_LARGE, MEDIA, MISDIRECTED, INTERNAL)
+EVERYWHERE = (MALFORMED, TIMEOUT, TOO_LARGE, MEDIA, MISDIRECTED, TOO_MANY, INTERNAL)
 """What any request may be answered with."""
 WORK = (INVALID, BUSY, TOO_SLOW)
 """What a request that is computed may be answered with."""

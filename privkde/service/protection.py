@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Any
@@ -15,13 +16,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TIMEOUT, TOO_LARGE, Problem
+from privkde.service.clients import Client
+from privkde.service.problems import INTERNAL, MEDIA, MISDIRECTED, TIMEOUT, TOO_LARGE, TOO_MANY, Problem
 from privkde.service.settings import Settings
+from privkde.service.turns import AGAIN_SOON
 
 log = logging.getLogger("privkde.service")
-
-SECONDS_TO_SEND = 15.0
-"""For the whole body of a request."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
@@ -36,7 +36,7 @@ SECURITY_HEADERS = {
 
 
 class Protection:
-    """Limits of size, names and media types; security headers; one line of log without content.
+    """Limits of size, names, media types and of each client; security headers; one line of log without content.
 
     A browser sends `application/json` to another origin only after asking, and this service never allows it: so no
     foreign page can plan or charge in a user's name.
@@ -44,6 +44,7 @@ class Protection:
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
+        self._under_way: Counter[Client] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -51,6 +52,9 @@ class Protection:
             await self._app(scope, receive, send)
             return
         started, status, sent = time.perf_counter(), 500, False
+        client = Client.of(scope, self._settings.token)
+        scope.setdefault("state", {})["client"] = client
+        self._under_way[client] += 1
 
         async def protected(message: Message) -> None:
             nonlocal status, sent
@@ -63,7 +67,7 @@ class Protection:
 
         try:
             try:
-                self._refuse(scope)
+                self._refuse(scope, self._under_way[client])
                 body = await self._body(scope, receive)
                 await self._app(scope, _replayed(body, receive), protected)
             except Problem as problem:
@@ -76,10 +80,19 @@ class Protection:
                         "a mistake of ours; a charge may be sent again with the same key, and is charged once.",
                     ).response()(scope, receive, protected)
         finally:
+            self._under_way[client] -= 1
+            if not self._under_way[client]:
+                del self._under_way[client]
             _log(scope, status, time.perf_counter() - started)
 
-    def _refuse(self, scope: Scope) -> None:
-        headers = Headers(scope=scope)
+    def _refuse(self, scope: Scope, under_way: int) -> None:
+        headers, most = Headers(scope=scope), self._settings.client_requests
+        if under_way > most:
+            raise Problem(
+                TOO_MANY,
+                f"{most} requests of this client are under way; wait for an answer before asking again.",
+                headers=AGAIN_SOON,
+            )
         if self._settings.hosts != ("*",) and _hostname(headers.get("host", "")) not in self._settings.hosts:
             raise Problem(MISDIRECTED, "address it by one of the names it was started with (--allow-host).")
         media = headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -96,13 +109,14 @@ class Protection:
             return body
         with suppress(ClientDisconnect):
             try:
-                async with asyncio.timeout(SECONDS_TO_SEND):
+                async with asyncio.timeout(self._settings.arrival_limit):
                     async for part in Request(scope, receive).stream():
                         body += part
                         if len(body) > self._settings.largest_body:
                             raise self._too_large()
             except TimeoutError:
-                raise Problem(TIMEOUT, f"a request must be sent within {SECONDS_TO_SEND:g} s.") from None
+                limit = self._settings.arrival_limit
+                raise Problem(TIMEOUT, f"a request must be sent within {limit:g} s.") from None
         return body
 
     def _too_large(self) -> Problem:

@@ -13,10 +13,12 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, TypeAdapter
 from pydantic_core import CoreSchema, core_schema
 
 from accounting.fields import read
-from privkde.service.problems import MALFORMED, Problem
+from privkde.service.problems import MALFORMED, TOO_LARGE, Problem
 
 DEEPEST = 24
 """Levels of nesting; a plan's tree of contracts has about ten."""
+MOST_VALUES = 20_000
+"""Values in a request; a plan has about two hundred. While one is read, everybody else waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,10 @@ class StrictRequest(Request):
 
     async def json(self) -> Any:
         """The JSON object in the body, or a `Problem`."""
-        return json_object(await self.body())
+        body = await self.body()
+        if sum(map(body.count, (b",", b"[", b"{"))) > MOST_VALUES:  # before anything is made of it
+            raise Problem(TOO_LARGE, f"a request may hold {MOST_VALUES:,} values at most; send several.")
+        return json_object(body)
 
 
 class StrictRoute(APIRoute):

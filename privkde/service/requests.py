@@ -121,3 +121,14 @@ class UseRequest(Record):
     plan_sha256: Annotated[
         str | None, Rule("hash of the plan that is run, if the schedule was charged for a plan", unset="none")
     ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRequest(Record):
+    """What is to be read from a ledger; the service asks its own workers in this way, and nobody else can."""
+
+    ledger: Annotated[str, Rule("file or URL of the ledger")]
+    ledger_key: Annotated[str | None, Rule("key of its chain, in hexadecimal", unset="none")] = None
+    name: Annotated[str | None, Rule("a budget", unset="all")] = None
+    release: Annotated[dict[str, Any] | None, Rule("a document privkde.release/1 to quote", unset="none")] = None
+    cohort: Annotated[str | None, Rule("the only people it is about", unset="everybody")] = None

@@ -6,8 +6,9 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import secrets
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from concurrent.futures import TimeoutError as OutOfTime
 from multiprocessing import get_context
 from typing import Any
@@ -16,13 +17,16 @@ from pebble import ProcessExpired, ProcessPool
 
 from accounting import PrivkdeError
 from accounting.fields import read
+from privkde.service.costs import is_usual
 from privkde.service.jobs import JOBS
-from privkde.service.problems import BUSY, BY_NAME, TOO_SLOW, Problem
+from privkde.service.problems import BY_NAME, TOO_SLOW, Problem
 from privkde.service.settings import Settings
+from privkde.service.turns import Turns
 
-RETRY_AFTER = "2"
 Answer = tuple[str | None, bytes]
 """The name of a problem's kind, or None, and a document."""
+SECONDS_TO_START = 60.0
+"""For a worker that replaces one that was stopped, on a busy machine."""
 
 
 class Workers:
@@ -31,33 +35,35 @@ class Workers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._pool = self._new_pool()
+        self._turns = Turns(settings)
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._kept_bytes = 0
         self._running: dict[str, asyncio.Task[Answer]] = {}
 
-    async def run(self, job: str, request: Any) -> bytes:
-        """The job's answer to a request record, as JSON; raises `Problem`."""
+    async def run(self, job: str, request: Any, client: Hashable, *, fresh: bool = False) -> bytes:
+        """The job's answer to a client's request record, as JSON; raises `Problem`.
+
+        A `fresh` answer is neither remembered nor that of an earlier request, after which things may have changed.
+        """
         body = dataclasses.asdict(request)
-        key = content_key(job, body)
+        key = secrets.token_hex() if fresh else content_key(job, body)
         answer = self._kept.get(key)
         if answer is not None:
             self._kept.move_to_end(key)
         else:
-            answer = await asyncio.shield(self._shared(key, job, body))
+            answer = await asyncio.shield(self._shared(key, job, body, client))
         problem, document = answer
         if problem is None:
             return document
         members = json.loads(document)
         raise Problem(BY_NAME[problem], members.pop("detail"), members)
 
-    def _shared(self, key: str, job: str, body: Mapping[str, Any]) -> asyncio.Task[Answer]:
+    def _shared(self, key: str, job: str, body: Mapping[str, Any], client: Hashable) -> asyncio.Task[Answer]:
         """The same request sent meanwhile waits for the same answer; refused if too many wait already."""
         task = self._running.get(key)
         if task is not None:
             return task
-        if len(self._running) >= self._settings.workers + self._settings.queue:
-            raise Problem(BUSY, "too many plans are being made; ask again soon.", headers={"Retry-After": RETRY_AFTER})
-        task = asyncio.create_task(self._computed(key, job, body))
+        task = asyncio.create_task(self._in_turn(key, job, body, client, self._turns.ask(client)))
         self._running[key] = task
         task.add_done_callback(lambda done: self._forget_running(key, done))
         return task
@@ -67,13 +73,23 @@ class Workers:
         if not done.cancelled():
             done.exception()  # seen, also if the client went away
 
+    async def _in_turn(
+        self, key: str, job: str, body: Mapping[str, Any], client: Hashable, turn: asyncio.Future[None]
+    ) -> Answer:
+        try:
+            await turn
+            return await self._computed(key, job, body)
+        finally:
+            self._turns.end(client, turn)
+
     async def _computed(self, key: str, job: str, body: Mapping[str, Any]) -> Answer:
-        limit, sent = self._settings.time_limit, json.dumps(body).encode()
+        settings, sent = self._settings, json.dumps(body).encode()
+        limit = settings.time_limit if is_usual(body) else min(settings.time_limit, settings.short_limit)
         if not self._pool.active:
             self._pool = self._new_pool()
         future = self._pool.schedule(_answered, args=[job, sent], timeout=limit)
         try:
-            answer = await asyncio.wait_for(asyncio.wrap_future(future), (len(self._running) + 1) * limit)
+            answer = await asyncio.wait_for(asyncio.wrap_future(future), limit + SECONDS_TO_START)
         except OutOfTime:
             raise Problem(TOO_SLOW, f"it took more than {limit:g} s; ask for less, or use the command line.") from None
         except (ProcessExpired, MemoryError):

@@ -48,7 +48,7 @@ const pause = (seconds, signal) => new Promise((resolve, reject) => {
   signal?.addEventListener("abort", () => { clearTimeout(waiting); reject(signal.reason); }, { once: true });
 });
 
-/** The text of an answer; asks again while the service is busy. */
+/** The text of an answer; asks again while the service is busy, or has enough of this client's to do. */
 async function ask(path, body, signal) {
   const options = body === undefined ? { signal } : { method: "POST", headers: { "Content-Type": "application/json" }, body, signal };
   for (let tries = 0; ; tries += 1) {
@@ -61,7 +61,7 @@ async function ask(path, body, signal) {
     }
     const text = await response.text();
     if (response.ok) return text;
-    if (response.status !== 503 || tries >= RETRIES) throw new Refusal(parsed(text));
+    if (![429, 503].includes(response.status) || tries >= RETRIES) throw new Refusal(parsed(text));
     await pause(Number(response.headers.get("Retry-After")) || 2, signal);
   }
 }

@@ -460,7 +460,7 @@ def test_collect_charges_packets_once_and_writes_nothing_without_budget(
     (tmp_path / "model").unlink()
     count = ["collect", str(tmp_path / "sent" / "0" / "*.packets"), "--announcement"]
     count += [str(tmp_path / "sent" / "0" / "announcement.json"), "--ledger", str(budgets)]
-    keep = ["--counts", str(tmp_path / "counts"), "-o", str(tmp_path / "model"), "--draws", "secret"]
+    keep = ["--counts", str(tmp_path / "counts"), "-o", str(tmp_path / "model")]
     before = sorted(tmp_path.iterdir())
     assert main([*count, *keep, "--budget", "little"]) == 1
     assert sorted(tmp_path.iterdir()) == before

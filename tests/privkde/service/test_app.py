@@ -31,6 +31,8 @@ from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, Gua
 from privkde.service.workers import Answer, content_key
 
 HOST = "http://127.0.0.1"
+TOKEN = "a-token-that-nobody-guesses-0123"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 POISSON = SMALL | {"bitsum": "poisson", "repetitions": 8}
 QUICK = POISSON | {"accountant": "basic"}
 RR = pytest.param(SMALL, marks=pytest.mark.slow, id="rr")
@@ -44,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    settings = Settings(workers=1, ledger=str(folder / "ledger.sqlite"), token="secret", time_limit=120.0)
+    settings = Settings(workers=1, ledger=str(folder / "ledger.sqlite"), token=TOKEN, time_limit=120.0)
     with TestClient(create_app(settings), base_url=HOST) as found:
         yield found
 
@@ -185,7 +187,7 @@ def test_an_altered_plan_has_no_profile(client: TestClient, asked: dict[str, Any
 
 
 def answered_as_documented(client: TestClient, path: str, method: str, body: Any) -> None:
-    headers = {"Authorization": "Bearer secret", "Idempotency-Key": "example"}
+    headers = BEARER | {"Idempotency-Key": "example"}
     budget = example("/v1/budgets", "post") | {"name": "example"}
     client.post("/v1/budgets", json=budget, headers=headers)
     client.post("/v1/budgets/example/charges", json=RELEASE, headers=headers)
@@ -233,7 +235,7 @@ def test_each_operation_says_what_may_go_wrong() -> None:
     for path, method in OPERATIONS:
         answers = DOCUMENT["paths"][path][method]["responses"]
         problems = {status: answer for status, answer in answers.items() if not status.startswith("2")}
-        assert {"400", "408", "413", "415", "421", "500"} <= set(problems)
+        assert {"400", "408", "413", "415", "421", "429", "500"} <= set(problems)
         for answer in problems.values():
             assert answer["content"] == {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 
@@ -355,7 +357,7 @@ def test_security_headers_on_every_answer(client: TestClient) -> None:
 def test_logs_say_what_happened_and_not_what_was_asked(client: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="privkde.service"):
         client.post("/v1/plan?secret=1", json=QUICK | {"users": 2_345})
-        client.get("/v1/budgets/confidential")
+        client.get("/v1/budgets/confidential", headers=BEARER)
     lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == "privkde.service"]
     assert [(one["route"], one["status"]) for one in lines] == [("/v1/plan", 200), ("/v1/budgets/{name}", 404)]
     assert "2345" not in caplog.text
@@ -464,7 +466,7 @@ def test_unlike_releases(client: TestClient) -> None:
 
 
 def test_a_budget_from_its_creation_to_its_end(client: TestClient) -> None:
-    headers = {"Authorization": "Bearer secret"}
+    headers = BEARER
     budget = {"name": "year", "epsilon": 1.0, "delta": 1e-6}
     assert client.post("/v1/budgets", json=budget, headers=headers).status_code == 201
     problem(client.post("/v1/budgets", json=budget, headers=headers), "budget-exists")
@@ -475,27 +477,33 @@ def test_a_budget_from_its_creation_to_its_end(client: TestClient) -> None:
     reused = client.post("/v1/budgets/year/charges", json=other, headers=headers | {"Idempotency-Key": "1"})
     problem(reused, "key-reused")
     large = {"name": "large", "guarantee": {"epsilon": 0.9}}
-    quote = client.post("/v1/budgets/year/quote", json=large)
+    quote = client.post("/v1/budgets/year/quote", json=large, headers=headers)
     refused = client.post("/v1/budgets/year/charges", json=large, headers=headers | {"Idempotency-Key": "2"})
     told = problem(refused, "budget-exceeded")
     assert quote.json()["requested"] == pytest.approx(told["requested"])
-    standing = client.get("/v1/budgets/year").json()
+    standing = client.get("/v1/budgets/year", headers=headers).json()
     assert (standing["n_charges"], standing["spent"]) == (1, first.json()["spent_after"])
-    assert [one["key"] for one in client.get("/v1/budgets/year/charges").json()["charges"]] == ["1"]
+    assert [one["key"] for one in client.get("/v1/budgets/year/charges", headers=headers).json()["charges"]] == ["1"]
 
 
-def test_writing_needs_the_token(client: TestClient) -> None:
-    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic secret"}):
-        refused = client.post("/v1/budgets", json={"name": "x", "epsilon": 1.0, "delta": 0.0}, headers=headers)
-        problem(refused, "unauthorized")
-        assert refused.headers["WWW-Authenticate"] == "Bearer"
-    problem(client.get("/v1/budgets/x"), "unknown-budget")
+BUDGET_OPERATIONS = [(path, method) for path, method in OPERATIONS if path.startswith("/v1/budgets")]
+
+
+@pytest.mark.parametrize(("path", "method"), BUDGET_OPERATIONS)
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}])
+def test_everything_about_budgets_needs_the_token(
+    client: TestClient, path: str, method: str, headers: dict[str, str]
+) -> None:
+    keyed = headers | {"Idempotency-Key": "1"}
+    refused = client.request(method, path.format(name="x"), json=example(path, method), headers=keyed)
+    problem(refused, "unauthorized")
+    assert refused.headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_a_schedule_of_a_release_document_is_used_and_listed(client: TestClient) -> None:
     promise = Guarantee(epsilon=0.1, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
     document = json.loads(Release.of_guarantee("elsewhere", promise).dumps())
-    headers = {"Authorization": "Bearer secret"}
+    headers = BEARER
     client.post("/v1/budgets", json={"name": "weeks", "epsilon": 1.0, "delta": 1e-6}, headers=headers)
     year = {"name": "weeks", "release": document, "times": 2}
     charged = client.post("/v1/budgets/weeks/charges", json=year, headers=headers | {"Idempotency-Key": "y"})
@@ -506,16 +514,16 @@ def test_a_schedule_of_a_release_document_is_used_and_listed(client: TestClient)
         assert (used.status_code, used.json()["number"]) == (201, number)
     third = client.post("/v1/budgets/weeks/uses", json={"schedule": "y"}, headers=headers | {"Idempotency-Key": "w3"})
     problem(third, "schedule-used-up")
-    assert [use["key"] for use in client.get("/v1/budgets/weeks/uses").json()["uses"]] == ["w1", "w2"]
-    standing = client.get("/v1/budgets/weeks").json()
+    assert [use["key"] for use in client.get("/v1/budgets/weeks/uses", headers=headers).json()["uses"]] == ["w1", "w2"]
+    standing = client.get("/v1/budgets/weeks", headers=headers).json()
     assert standing["schedules"] == [{"name": "weeks", "key": "y", "used": 2, "times": 2}]
     altered = year | {"release": document | {"schema": "privkde.plan/1"}}
-    refused = client.post("/v1/budgets/weeks/quote", json=altered)
+    refused = client.post("/v1/budgets/weeks/quote", json=altered, headers=headers)
     assert "privkde.release/1" in problem(refused, "invalid-input")["detail"]
 
 
 def test_a_charge_needs_a_key(client: TestClient) -> None:
-    refused = client.post("/v1/budgets/x/charges", json=RELEASE, headers={"Authorization": "Bearer secret"})
+    refused = client.post("/v1/budgets/x/charges", json=RELEASE, headers=BEARER)
     assert "idempotency-key" in problem(refused, "invalid-input")["detail"]
 
 
@@ -526,7 +534,7 @@ def test_without_a_ledger_there_are_no_budgets() -> None:
 
 @pytest.mark.parametrize("asked", [QUICK, RR])
 def test_a_plan_can_be_charged(client: TestClient, asked: dict[str, Any]) -> None:
-    headers = {"Authorization": "Bearer secret", "Idempotency-Key": "p"}
+    headers = BEARER | {"Idempotency-Key": "p"}
     budget = {"name": f"plans-{len(asked)}", "epsilon": 3.0, "delta": 1e-6, "composition": "pld"}
     client.post("/v1/budgets", json=budget, headers=headers)
     charges = f"/v1/budgets/{budget['name']}/charges"

@@ -25,6 +25,8 @@ from privkde.service import Settings, create_app
 CHECKS = [status_code_conformance, content_type_conformance, response_schema_conformance]
 HONEST_REFUSALS = (503, 504)
 """Busy and too slow: documented answers, not failures."""
+PATIENCE = 120.0
+"""Seconds: a worker that replaces one that was stopped may start slowly on a busy machine."""
 
 
 def loaded(document: dict[str, Any]) -> BaseSchema:
@@ -66,7 +68,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def require_documented(case: Any, address: str) -> None:
-    response = case.call(base_url=address)
+    response = case.call(base_url=address, timeout=PATIENCE)
     failures = [] if response.status_code in HONEST_REFUSALS else [not_a_server_error]
     case.validate_response(response, checks=CHECKS + failures)
 

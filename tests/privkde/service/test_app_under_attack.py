@@ -1,0 +1,180 @@
+"""One client asks for too much: it is refused, or stopped early, and the others are answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from httpx2 import ASGITransport, AsyncClient, Response
+
+from privkde.service import Settings, create_app
+from privkde.service.planning_routes import SMALL
+from privkde.service.problems import TOO_LARGE, TOO_MANY, Kind
+from privkde.service.reading import MOST_VALUES
+from privkde.service.workers import Answer
+
+pytestmark = pytest.mark.anyio
+ATTACKER, HONEST = "203.0.113.1", "203.0.113.2"
+TOKEN = "a-token-that-nobody-guesses-0123"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Work:
+    """What workers are asked to do, and with which limit of time; it is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, float | None]] = []
+        self.at_once = False
+        self._open: list[Future[Answer]] = []
+
+    def schedule(self, *_: Any, args: list[Any], timeout: float | None = None) -> Future[Answer]:
+        """In place of a pool of processes."""
+        future: Future[Answer] = Future()
+        if timeout is not None:  # else it warms a worker
+            self.asked.append((args[0], timeout))
+        self._open.append(future)
+        if self.at_once:
+            self.finish()
+        return future
+
+    def finish(self) -> None:
+        """Everything that was asked for is done, and what is asked for from now on is done at once."""
+        self.at_once = True
+        while self._open:
+            self._open.pop().set_result((None, b"{}"))
+
+
+@pytest.fixture
+def work(monkeypatch: pytest.MonkeyPatch) -> Work:
+    found = Work()
+    monkeypatch.setattr("pebble.ProcessPool.schedule", found.schedule)
+    return found
+
+
+@asynccontextmanager
+async def service(settings: Settings, *addresses: str) -> AsyncIterator[list[AsyncClient]]:
+    """Clients of one service, each with an address of its own."""
+    app = create_app(settings)
+    async with app.router.lifespan_context(app), AsyncExitStack() as stack:
+        transports = (ASGITransport(app, client=(address, 1)) for address in addresses)
+        opened = (AsyncClient(transport=transport, base_url="http://127.0.0.1") for transport in transports)
+        yield [await stack.enter_async_context(client) for client in opened]
+
+
+def plans(client: AsyncClient, number: int, **request: Any) -> list[asyncio.Task[Response]]:
+    """So many different plans that a client asks for, all at once."""
+    bodies = [SMALL | {"users": 3_000 + i} for i in range(number)]
+    return [asyncio.create_task(client.post("/v1/plan", json=body, **request)) for body in bodies]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60.0):  # a test that hangs fails
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+def require_refused(answer: Response, kind: Kind) -> None:
+    assert answer.status_code == kind.status, answer.text
+    assert answer.json()["type"] == kind.uri
+
+
+async def test_a_client_over_its_share_of_work_is_refused_and_another_is_answered(work: Work) -> None:
+    settings = Settings(workers=2, queue=6, client_requests=100)
+    async with service(settings, ATTACKER, HONEST) as (attacker, honest):
+        sent = plans(attacker, settings.client_jobs + 1)
+        await until(lambda: any(task.done() for task in sent))
+        refused = [task.result() for task in sent if task.done()]
+        assert len(refused) == 1
+        require_refused(refused[0], TOO_MANY)
+        assert int(refused[0].headers["Retry-After"]) >= 1
+        assert len(work.asked) == 1  # of two workers
+        waiting = asyncio.create_task(honest.post("/v1/plan", json=SMALL))
+        await until(lambda: len(work.asked) == 2)  # it has the other one, before all that the attacker asked for
+        work.finish()
+        assert (await waiting).status_code == 200
+        assert [task.status_code for task in await asyncio.gather(*sent)].count(200) == settings.client_jobs
+
+
+async def test_a_client_with_too_many_requests_is_refused_and_others_are_answered(work: Work) -> None:
+    """The holder of the token is another client, also at the same address."""
+    settings = Settings(workers=1, client_requests=2, token=TOKEN)
+    async with service(settings, ATTACKER, HONEST) as (attacker, honest):
+        sent = plans(attacker, 2)
+        await until(lambda: len(work.asked) == 1)
+        require_refused(await attacker.get("/version"), TOO_MANY)
+        assert (await honest.get("/version")).status_code == 200
+        assert (await attacker.get("/version", headers=BEARER)).status_code == 200
+        work.finish()
+        await asyncio.gather(*sent)
+        assert (await attacker.get("/version")).status_code == 200
+
+
+async def test_a_client_cannot_choose_whom_it_is_taken_for(work: Work) -> None:
+    settings = Settings(workers=1, client_requests=1)
+    async with service(settings, ATTACKER) as (attacker,):
+        sent = plans(attacker, 1)
+        await until(lambda: len(work.asked) == 1)
+        for headers in ({"X-Forwarded-For": HONEST}, {"Forwarded": f"for={HONEST}"}, {"X-Real-IP": HONEST}):
+            require_refused(await attacker.get("/version", headers=headers), TOO_MANY)
+        work.finish()
+        await asyncio.gather(*sent)
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "limit"),
+    [
+        ("/v1/plan", {}, 60.0),
+        ("/v1/plan", {"delta": 1e-310}, 10.0),
+        ("/v1/plan/estimate", {"epsilon": 1e-8}, 10.0),
+        ("/v1/plan/compare", {"users": 10**9}, 10.0),
+    ],
+)
+async def test_extreme_requests_are_stopped_early(work: Work, path: str, changes: dict[str, Any], limit: float) -> None:
+    work.at_once = True
+    async with service(Settings(workers=2), HONEST) as (client,):
+        await client.post(path, json=SMALL | changes)
+    assert {seconds for _, seconds in work.asked} == {limit}
+
+
+async def test_a_short_limit_does_not_prolong_a_shorter_one(work: Work) -> None:
+    work.at_once = True
+    async with service(Settings(workers=1, time_limit=2.0), HONEST) as (client,):
+        await client.post("/v1/plan", json=SMALL | {"delta": 1e-310})
+    assert work.asked == [("plan", 2.0)]
+
+
+async def test_reading_a_ledger_is_limited_in_time_and_does_not_wait_for_plans(work: Work, tmp_path: Path) -> None:
+    settings = Settings(workers=1, ledger=str(tmp_path / "ledger.sqlite"), short_limit=3.0)
+    async with service(settings, ATTACKER, HONEST) as (attacker, honest):
+        sent = plans(attacker, 2)
+        await until(lambda: len(work.asked) == 1)
+        quote = {"name": "a", "guarantee": {"epsilon": 1.0}}
+        asked = [honest.get(f"/v1/budgets{path}") for path in ("", "/x", "/x/charges", "/x/uses")]
+        reading = [asyncio.create_task(one) for one in (*asked, honest.post("/v1/budgets/x/quote", json=quote))]
+        await until(lambda: len(work.asked) == 2)
+        work.finish()
+        await asyncio.gather(*reading, *sent)
+    limits = {job: seconds for job, seconds in work.asked if job != "plan"}
+    assert limits == dict.fromkeys(("budgets", "standing", "charges", "uses", "quote"), 3.0)
+
+
+@pytest.mark.parametrize("item", [b"[]", b"1", b"{}", b'"a"'])
+async def test_a_body_of_too_many_values_is_refused_before_it_is_read(
+    monkeypatch: pytest.MonkeyPatch, work: Work, item: bytes
+) -> None:
+    monkeypatch.setattr("privkde.service.reading.json_object", None)
+    body = b'{"users": [' + b",".join([item] * (MOST_VALUES + 1)) + b"]}"
+    async with service(Settings(workers=1), ATTACKER) as (client,):
+        refused = await client.post("/v1/plan", content=body, headers={"Content-Type": "application/json"})
+    require_refused(refused, TOO_LARGE)
+    assert not work.asked

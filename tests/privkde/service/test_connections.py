@@ -1,0 +1,191 @@
+"""Connections under attack, against a real server: idle, slow and too many; nobody else is kept out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from privkde.service import Settings
+from privkde.service.connections import Connection
+from privkde.service.problems import MEDIA_TYPE, TOO_MANY
+
+HONEST, ATTACKER, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PATIENCE = 60.0
+"""Seconds after which a test that hangs fails; none of them waits for it."""
+LONG = 3600.0
+SHORT = 0.2
+LARGE = 64 * 2**20
+linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
+
+
+arrived, released = threading.Event(), threading.Event()
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers at once, after a while (`/late`), when it is released (`/held`), or at great length (`/large`)."""
+    if scope["path"] == "/late":
+        await asyncio.sleep(3 * SHORT)
+    if scope["path"] == "/held":
+        arrived.set()
+        await asyncio.to_thread(released.wait)
+    body = bytes(LARGE) if scope["path"] == "/large" else b"answered"
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextlib.contextmanager
+def serving(**limits: Any) -> Iterator[int]:
+    """The port of a server with these limits, in a thread."""
+    with running(**limits) as server:
+        yield port_of(server)
+
+
+def port_of(server: uvicorn.Server) -> int:
+    port: int = server.servers[0].sockets[0].getsockname()[1]
+    return port
+
+
+@contextlib.contextmanager
+def running(**limits: Any) -> Iterator[uvicorn.Server]:
+    http: Any = partial(Connection, Settings(**limits))
+    config = uvicorn.Config(application, port=0, http=http, ws="none", lifespan="off", log_level="error")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield server
+    finally:
+        server.force_exit = server.should_exit = True
+        thread.join()
+
+
+def connected(port: int, source: str = HONEST) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE, source_address=(source, 0))
+
+
+def answer(connection: socket.socket, path: bytes = b"") -> bytes:
+    """All that the server sends to a request until it has answered it or closed the connection."""
+    with contextlib.suppress(ConnectionError):
+        connection.sendall(REQUEST % path)
+    return rest(connection, until=b"answered")
+
+
+def rest(connection: socket.socket, until: bytes | None = None) -> bytes:
+    got = b""
+    with contextlib.suppress(ConnectionError):
+        while not (until and got.endswith(until)) and (part := connection.recv(2**16)):
+            got += part
+    return got
+
+
+def require_answer(got: bytes) -> None:
+    assert got.startswith(b"HTTP/1.1 200 OK")
+
+
+def require_refusal(got: bytes) -> None:
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 429 ")
+    assert f"content-type: {MEDIA_TYPE}".encode() in head
+    assert json.loads(body)["type"] == TOO_MANY.uri
+
+
+@linux
+def test_idle_connections_keep_nobody_out() -> None:
+    with serving(connections=8, client_connections=8, arrival_limit=LONG) as port, contextlib.ExitStack() as stack:
+        idle = [stack.enter_context(connected(port, ATTACKER)) for _ in range(8)]
+        honest = stack.enter_context(connected(port))
+        require_answer(answer(honest))
+        assert rest(idle[0]) == b""  # the one that had waited longest was closed
+        require_answer(answer(idle[1]))
+
+
+@linux
+def test_room_is_made_by_those_who_have_most() -> None:
+    with serving(connections=4, client_connections=4, arrival_limit=LONG) as port, contextlib.ExitStack() as stack:
+        honest = stack.enter_context(connected(port))  # waits longest
+        idle = [stack.enter_context(connected(port, ATTACKER)) for _ in range(3)]
+        stack.enter_context(connected(port, THIRD))
+        assert rest(idle[0]) == b""
+        require_answer(answer(honest))
+
+
+@linux
+def test_a_client_with_too_many_connections_is_refused_and_others_are_not() -> None:
+    with serving(client_connections=2, arrival_limit=LONG) as port, contextlib.ExitStack() as stack:
+        held = [stack.enter_context(connected(port, ATTACKER)) for _ in range(2)]
+        require_refusal(rest(stack.enter_context(connected(port, ATTACKER))))
+        require_answer(answer(stack.enter_context(connected(port))))
+        require_answer(answer(held[0]))
+
+
+@linux
+def test_connections_that_are_being_answered_are_not_closed_for_others() -> None:
+    with serving(connections=1, arrival_limit=LONG) as port, contextlib.ExitStack() as stack:
+        busy = stack.enter_context(connected(port, ATTACKER))
+        busy.sendall(REQUEST % b"held")
+        assert arrived.wait(PATIENCE)
+        require_refusal(rest(stack.enter_context(connected(port))))
+        released.set()
+        require_answer(rest(busy, until=b"answered"))
+
+
+def test_a_proxy_may_have_more_connections_than_a_client() -> None:
+    with serving(client_connections=1, proxies=(HONEST,)) as port, contextlib.ExitStack() as stack:
+        for _ in range(3):
+            require_answer(answer(stack.enter_context(connected(port))))
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: local"])
+def test_a_head_that_does_not_arrive_ends_the_connection(sent: bytes) -> None:
+    with serving(arrival_limit=SHORT) as port, connected(port) as slow:
+        slow.sendall(sent)
+        assert rest(slow) == b""
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_head_that_arrives_byte_by_byte_ends_the_connection(before: bool) -> None:
+    """Also after a request that was answered, where the server would begin to wait again with each byte."""
+    with serving(arrival_limit=SHORT) as port, connected(port) as slow:
+        if before:
+            require_answer(answer(slow))
+        slow.settimeout(0.05)
+        for _ in range(1000):
+            try:
+                slow.sendall(b"x")
+                assert slow.recv(1) == b""
+                return
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                return
+        pytest.fail("the connection is still open after 1000 bytes")
+
+
+def test_work_may_take_longer_than_a_head() -> None:
+    with serving(arrival_limit=SHORT) as port, connected(port) as patient:
+        require_answer(answer(patient, b"late"))
+
+
+def test_a_client_that_does_not_take_its_answer_loses_it() -> None:
+    with running(arrival_limit=SHORT) as server, connected(port_of(server)) as lazy:
+        lazy.sendall(REQUEST % b"large")
+        deadline = time.monotonic() + PATIENCE
+        while not server.server_state.total_requests or server.server_state.connections:
+            assert time.monotonic() < deadline, "the server holds the answer as long as the client likes"
+            time.sleep(0.01)
+        assert 0 < len(rest(lazy)) < LARGE
