@@ -53,7 +53,7 @@ def collected(plan: Plan, noise: int = 0, *, seed: str = "0" * 32) -> Collection
     (announcement,) = collection.fix_plan(plan)
     analyzer = Analyzer(announcement)
     ones = np.full(announcement.n_instances, 100 + noise)
-    analyzer.add(Tally(ones, USERS - ones), USERS)
+    analyzer.add(Tally(ones, USERS - ones), USERS, secret=True)
     collection.count(0, analyzer)
     return collection
 

@@ -366,7 +366,7 @@ def test_counts_are_those_of_the_messages(data: st.DataObject, wire: WireFormat,
 def test_a_packet_is_refused_by_its_header_before_anything_is_unpacked() -> None:
     """16 million messages of one user in 2 MB, which used to become 400 MB; the checksum is right."""
     roomy = WireFormat(collection=bytes(8), n_instances=1, content_bits=0, most_messages=2**24)
-    bomb = sealed(HEADER.pack(b"pk", 1, 1, bytes(8), 1, 2**24) + bytes(2**21))
+    bomb = sealed(HEADER.pack(b"pk", 2, 1, bytes(8), 0, bytes(16), 1, 2**24) + bytes(2**21))
     wire = WireFormat(collection=bytes(8), n_instances=1, content_bits=0, most_messages=2**24 - 1)
     assert peak(lambda: decoded(wire, bomb)) < MEGABYTE / 8
     assert roomy.counts(bomb)[1].ones.tolist() == [2**24], "a packet, if the plan allows so many"
@@ -377,7 +377,7 @@ def test_counting_takes_memory_for_the_counts_and_not_for_the_messages(n_instanc
     """A release of many users: 2 MB, of which pieces of 65,536 messages are unpacked."""
     wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=content_bits, most_messages=100)
     count = 2**24 // wire.width
-    head = HEADER.pack(b"pk", 1, wire.width, bytes(8), count, count)
+    head = HEADER.pack(b"pk", 2, wire.width, bytes(8), 0, bytes(16), count, count)
     packet = sealed(head + bytes(-(-count * wire.width // 8)))
     assert peak(lambda: wire.counts(packet)) < 6 * len(packet)
     assert wire.counts(packet)[0] == count

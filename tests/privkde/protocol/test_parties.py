@@ -952,9 +952,11 @@ def test_a_shuffler_holds_packets_as_they_came() -> None:
     shuffler = Shuffler(public, stream=stream())
     shuffler.receive(full)
 
+    reports = [full[:13] + number.to_bytes(16, "big") + full[29:-4] for number in range(1, 101)]
+
     def hold() -> None:
-        for number in range(100):
-            assert shuffler.receive(bytes(bytearray(full)))
+        for number, report in enumerate(reports):
+            assert shuffler.receive(sealed(report))
             assert shuffler.receive(bomb) is False, number
 
     assert peak(hold) < 100 * (len(full) + 200) + 20_000
