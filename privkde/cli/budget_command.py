@@ -15,7 +15,7 @@ from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
-from privkde.cli.parsing import Parser, read_json, read_plan, real, whole
+from privkde.cli.parsing import Parser, read_plan, real, whole
 from privkde.display.tables import (
     charge_table,
     history_table,
@@ -32,6 +32,7 @@ from privkde.ledger import (
     LedgerUnavailableError,
     ScheduleUsedUpError,
 )
+from privkde.storage.json_text import read_json
 
 EXIT_EXCEEDED = 1
 VARIABLE = "PRIVKDE_LEDGER"

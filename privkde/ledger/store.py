@@ -20,6 +20,7 @@ from accounting.releases.release import Release
 from privkde.ledger.connecting import READING, engine_for, lock_creation, prepare_creation, reason
 from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import BudgetExistsError, LedgerUnavailableError, UnknownBudgetError
+from privkde.storage.json_text import parsed_json
 
 VERSION = 3
 _tables = sa.MetaData()
@@ -101,7 +102,7 @@ class Rows:
     def uses(self, charge: Charge) -> tuple[Use, ...]:
         """The times of a schedule that were used, in order."""
         query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
-        return tuple(Use(**row._mapping) for row in self.connection.execute(query.order_by(_uses.c.number)))
+        return tuple(Use(**_intact(row, _uses)) for row in self.connection.execute(query.order_by(_uses.c.number)))
 
     def add_use(self, use: Use) -> None:
         """Insert a use; the caller holds the lock of its budget."""
@@ -219,17 +220,34 @@ def _stored_version(connection: sa.Connection) -> int | None:
     return int(connection.execute(sa.select(_version.c.version)).scalar_one())
 
 
+def _intact(row: sa.Row[Any], table: sa.Table) -> dict[str, Any]:
+    """The cells of a row by name: texts and numbers, as declared. SQLite keeps anything in any column."""
+    cells = dict(row._mapping)
+    for column in table.columns:
+        value, kind = cells[column.name], column.type.python_type
+        if value is None and column.nullable:
+            continue
+        fits = isinstance(value, kind) and (kind is not float or 0.0 <= value < math.inf)
+        if not fits or (kind is str and not value.isprintable()):
+            raise LedgerUnavailableError(
+                f"column {column.name!r} of {table.name!r} holds something that was never written there; the ledger was"
+                " altered or is damaged: restore a copy of it."
+            )
+    return cells
+
+
 def _budget(row: sa.Row[Any]) -> Budget:
-    return Budget(**row._mapping)
+    return Budget(**_intact(row, _budgets))
 
 
 def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
+    _intact(row, _charges)
     ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in WAYS}
     return Charge(
         budget=row.budget,
         number=row.number,
         key=row.key,
-        release=Release.from_json(json.loads(row.release)),
+        release=Release.from_json(parsed_json(row.release.encode())),
         price=_stored_price(row),
         cohort=row.cohort,
         plan_sha256=row.plan_sha256,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.files import whole_file
+from privkde.storage.json_text import parsed_json
 
 Arrays = dict[str, NDArray[Any]]
 DIGEST_BYTES = 32
@@ -59,7 +60,7 @@ def unsealed(content: bytes, name: str, schema: str) -> tuple[dict[str, Any], Ar
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             held = {member: stored[member] for member in stored.files}
-        document = json.loads(held.pop("document").tobytes())
+        document = parsed_json(held.pop("document").tobytes())
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
         raise DamagedFileError(f"{name!r} is not a privkde file; write it again.") from error
     held_schema = document.get("schema") if isinstance(document, dict) else None
