@@ -18,6 +18,7 @@ STRANGE: tuple[Any, ...] = (
 )  # fmt: skip
 """Values of the wrong type, size or sign, and text that a terminal would obey."""
 FACTORS = (-1, 0.5, 2, 10, 1e9, 1e-9, 1 + 1e-9)
+WHOLE_FACTORS = (-1, 2, 10, 10**9)
 TEXTS = (
     b"[" * 100_000,
     b'{"a":' * 30,
@@ -90,11 +91,10 @@ def _alter(holder: Any, key: Any, chance: random.Random, places: list[Place]) ->
     elif what < 0.35:
         other, place = chance.choice(places)
         holder[key] = json.loads(json.dumps(other[place]))
-    elif what < 0.5 and isinstance(value, int | float) and math.isfinite(value):
-        factor = chance.choice(FACTORS)
-        holder[key] = int(value * factor) if isinstance(value, int) and abs(value) < 2**62 else value
-        if isinstance(value, float):
-            holder[key] = value * factor
+    elif what < 0.5 and isinstance(value, float):
+        holder[key] = value * chance.choice(FACTORS)
+    elif what < 0.5 and isinstance(value, int):
+        holder[key] = value * chance.choice(WHOLE_FACTORS)
     elif what < 0.6 and isinstance(holder, list):
         holder.append(json.loads(json.dumps(value)))
     else:
