@@ -229,11 +229,14 @@ def _intact(row: sa.Row[Any], table: sa.Table) -> dict[str, Any]:
             continue
         fits = isinstance(value, kind) and (kind is not float or 0.0 <= value < math.inf)
         if not fits or (kind is str and not value.isprintable()):
-            raise LedgerUnavailableError(
-                f"column {column.name!r} of {table.name!r} holds something that was never written there; the ledger was"
-                " altered or is damaged: restore a copy of it."
-            )
+            raise _altered(f"column {column.name!r} of {table.name!r} holds")
     return cells
+
+
+def _altered(what: str) -> LedgerUnavailableError:
+    return LedgerUnavailableError(
+        f"{what} something that was never written there; the ledger was altered or is damaged: restore a copy of it."
+    )
 
 
 def _budget(row: sa.Row[Any]) -> Budget:
@@ -243,6 +246,9 @@ def _budget(row: sa.Row[Any]) -> Budget:
 def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
     _intact(row, _charges)
     ways = {way: math.inf if getattr(row, way) is None else getattr(row, way) for way in WAYS}
+    after = Spent(delta=budget.delta, at_budget=row.at_budget, **ways)
+    if not math.isfinite(after.epsilon):  # no such charge was ever accepted
+        raise _altered(f"the costs in {_charges.name!r} hold")
     return Charge(
         budget=row.budget,
         number=row.number,
@@ -252,7 +258,7 @@ def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
         cohort=row.cohort,
         plan_sha256=row.plan_sha256,
         spent_before=row.spent_before,
-        after=Spent(delta=budget.delta, at_budget=row.at_budget, **ways),
+        after=after,
         created=row.created,
     )
 
@@ -260,4 +266,6 @@ def _charge(row: sa.Row[Any], budget: Budget) -> Charge:
 def _stored_price(row: sa.Row[Any]) -> Price | None:
     if row.cut is None:
         return None
+    if row.rho is None:
+        raise _altered(f"the price in {_charges.name!r} holds")
     return Price(cut=row.cut, rho=row.rho, largest_loss=math.inf if row.largest_loss is None else row.largest_loss)

@@ -71,7 +71,20 @@ def test_in_dp_accounting_a_plan_composes() -> None:
 
 CHEAP: dict[str, Any] = {"users": 40, "dim": 2, "repetitions": 3, "epsilon": 4.0, "delta": 1e-3, "bitsum": "poisson"}
 CHEAP |= {"accountant": "basic", "allow_useless": True}
-STRANGE = ("text", "\x1b[31m", "\ud800", [], [1], {}, {"a": 1}, True, math.inf, math.nan, -1.0, 10**400)
+STRANGE: tuple[Any, ...] = (
+    "text",
+    "\x1b[31m",
+    "\ud800",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    True,
+    math.inf,
+    math.nan,
+    -1.0,
+    10**400,
+)
 NUMBERS = (
     ("instance", "epsilon_0"), ("instance", "delta_0"), ("composition", "instances_per_user"),
     ("composition", "ladder", "basic"), ("error", "bitsum_rmse"), ("error", "sup_rmse_bound"),

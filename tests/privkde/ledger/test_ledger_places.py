@@ -144,6 +144,8 @@ def _ask_everything(place: Path) -> None:
     [
         ("privkde_charges", "pld", "secret"),
         ("privkde_charges", "basic", -1.0),
+        ("privkde_charges", "adaptive", None),
+        ("privkde_charges", "rho", None),
         ("privkde_charges", "created", b"secret"),
         ("privkde_charges", "release", "[" * 100_000),
         ("privkde_charges", "release", '{"name": ' + "9" * 5_000 + "}"),
@@ -156,7 +158,7 @@ def test_a_cell_of_another_kind_is_refused_in_one_line(tmp_path: Path, table: st
     """SQLite keeps anything in any column."""
     place = tmp_path / "ledger"
     with Ledger.open(place) as ledger:
-        ledger.create("a", epsilon=1.0, delta=1e-6, composition="pld")
+        ledger.create("a", epsilon=1.0, delta=1e-6)
         ledger.charge("a", release(0.1).repeated(2), key="k", cohort="north")
         ledger.use("a", "k", key="first")
     connection = sqlite3.connect(place)
