@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from accounting.errors import LARGEST_FLOAT, require_real, require_text
 from accounting.guarantee import Guarantee, plain_values
 
 
@@ -29,6 +30,10 @@ class Evidence:
     method: str
     source: str
 
+    def __post_init__(self) -> None:
+        require_text("method", self.method)
+        require_text("source", self.source)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
@@ -41,6 +46,15 @@ class Contract:
     assumed: tuple[str, ...] = ()
     parameters: Mapping[str, float | int | str] = field(default_factory=dict, hash=False)
     parts: tuple[Contract, ...] = ()
+
+    def __post_init__(self) -> None:
+        for text in (self.component, *self.checked, *self.assumed, *self.parameters):
+            require_text("text of a contract", text)
+        for name, value in self.parameters.items():
+            if isinstance(value, str):
+                require_text(name, value)
+            else:
+                require_real(name, value, low=-LARGEST_FLOAT, high=LARGEST_FLOAT, low_open=False)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, parts included."""

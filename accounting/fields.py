@@ -13,7 +13,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+from accounting.errors import InvalidInputError, require_choice, require_integer, require_real, shown
 
 T = TypeVar("T")
 _IN_WORDS = {bool: "true or false", str: "a text", dict: "an object"}
@@ -78,7 +78,7 @@ class Field:
             return None
         if get_origin(self.kind) is tuple:
             if not isinstance(value, (list, tuple)):
-                raise InvalidInputError(f"{self.name}={value!r} must be a list: {self.rule.description}.")
+                raise InvalidInputError(f"{self.name}={shown(value)} must be a list: {self.rule.description}.")
             return tuple(read(get_args(self.kind)[0], item, self.name) for item in value)
         if isinstance(self.kind, type) and dataclasses.is_dataclass(self.kind):
             return read(self.kind, value, self.name)
@@ -94,11 +94,11 @@ class Field:
             number = require_real(self.name, value, low=rule.low or 0.0, high=rule.high or 0.0, low_open=rule.above_low)
             if rule.share and number >= 1.0 and not number.is_integer():
                 raise InvalidInputError(
-                    f"{self.name}={value!r} is neither a share below 1 nor a whole number; give one."
+                    f"{self.name}={shown(value)} is neither a share below 1 nor a whole number; give one."
                 )
             return number
         if not isinstance(value, self.kind):
-            raise InvalidInputError(f"{self.name}={value!r} must be {_IN_WORDS[self.kind]}: {rule.description}.")
+            raise InvalidInputError(f"{self.name}={shown(value)} must be {_IN_WORDS[self.kind]}: {rule.description}.")
         return value
 
 
@@ -154,7 +154,7 @@ def read(record: type[T], values: Any, name: str = "request") -> T:
     if isinstance(values, record):
         return values
     if not isinstance(values, Mapping):
-        raise InvalidInputError(f"{name}={values!r} must be an object with {', '.join(fields)}.")
+        raise InvalidInputError(f"{name}={shown(values)} must be an object with {', '.join(fields)}.")
     for given in values:
         require_choice(f"name of a {name}", given, fields)
     present = {key: value for key, value in values.items() if value is not None}

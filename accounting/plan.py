@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,18 @@ from accounting.choosing import prediction
 from accounting.composed_contracts import classifier_contract, kde_contract
 from accounting.composition import LADDER, Rung
 from accounting.contract import Contract
-from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError, require_choice
+from accounting.errors import (
+    InfeasibleError,
+    InvalidInputError,
+    PrivkdeError,
+    require_choice,
+    require_integer,
+    require_quantity,
+    require_text,
+)
 from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
-from accounting.mechanisms import BitsumProtocol, rebuild
+from accounting.mechanisms import BITSUMS, BitsumProtocol, rebuild
 from accounting.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -55,6 +64,24 @@ class Plan:
     baselines: tuple[Baseline, ...]
     contract: Contract
     reasons: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Every value is of its kind and finite; whether the numbers are right is for `verify` and `recomputed`."""
+        require_choice("accountant", self.accountant, LADDER)
+        require_choice("bitsum", self.bitsum, BITSUMS)
+        for name in ("epsilon_0", "delta_0", "bitsum_rmse", "messages_per_user", "bits_per_user"):
+            require_quantity(name, getattr(self, name))
+        if self.sup_rmse_bound is not None:
+            require_quantity("sup_rmse_bound", self.sup_rmse_bound)
+        require_integer("instances_per_user", self.instances_per_user, low=1, high=sys.maxsize)
+        for name, value in self.parameters.items():
+            require_quantity(require_text("name of a parameter", name), value)
+        for name, epsilon in self.ladder.items():
+            require_choice("name of a rung", name, LADDER)
+            if epsilon is not None:
+                require_quantity(name, epsilon)
+        for reason in self.reasons:
+            require_text("reason", reason)
 
     def to_json(self) -> dict[str, Any]:
         """The `privkde.plan/1` document."""
@@ -112,12 +139,13 @@ class Plan:
                 contract=Contract.from_json(data["contracts"][0]),
                 reasons=tuple(data["reasons"]),
             )
+            agrees = bool(plan.guarantees) and _agrees(data, plan.to_json())
         except PrivkdeError:
             raise
-        except (KeyError, TypeError, IndexError, ValueError, AttributeError, RecursionError) as error:
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             message = f"plan document is incomplete or malformed near {error}; write it again."
             raise InvalidInputError(message) from error
-        if not plan.guarantees or not _agrees(data, plan.to_json()):
+        if not agrees:
             raise InvalidInputError("plan document holds more or other than its plan; write it again.")
         return plan
 

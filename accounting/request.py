@@ -34,6 +34,8 @@ LONGEST_SCHEDULE = 10_000
 """Most releases of one plan: more than one an hour for a year."""
 LARGEST_EPSILON = 100.0
 LARGEST_DELTA = 0.5
+LEAST_DELTA = 1e-300
+"""The least positive δ: shares of a smaller one are no floating-point numbers, or vanish."""
 ACCOUNTANTS = or_auto(LADDER)
 BITSUM_CHOICES = or_auto(BITSUMS)
 LABELS = ("separate", "joint")
@@ -157,6 +159,10 @@ class PlanRequest:
         check_fields(self)
         self._check_labels()
         self._check_who_is_there()
+        if 0.0 < self.delta < LEAST_DELTA:
+            raise InvalidInputError(
+                f"delta={self.delta!r} is positive and below {LEAST_DELTA:g}; choose a larger one, or 0."
+            )
         if self.delta == 0.0 and self._law is not None and self._law.spends_delta:
             keeping = " or ".join(repr(name) for name in bitsums_for(0.0))
             raise InvalidInputError(

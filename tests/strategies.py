@@ -109,7 +109,7 @@ def guarantees(adjacency: Adjacency | None = None, view: View | None = None) -> 
     )
 
 
-_words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S", "Zs")), min_size=1, max_size=20)
+_words = st.text(st.characters(codec="utf-8", categories=("L", "N", "P", "S")) | st.just(" "), min_size=1, max_size=20)
 _texts = st.lists(_words, max_size=3).map(tuple)
 _numbers = st.one_of(st.integers(-(2**60), 2**60), st.floats(allow_nan=False, allow_infinity=False), _words)
 

@@ -10,7 +10,7 @@ from typing import Any
 from accounting.accuracy.density_error import predicted_error
 from accounting.composition import PrivacyLossComposition, Target
 from accounting.contract import Contract
-from accounting.errors import InfeasibleError
+from accounting.errors import InfeasibleError, require_quantity, require_text
 from accounting.guarantee import Guarantee, View, plain_values
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, GaussianMechanism, RandomizedResponse
@@ -24,6 +24,11 @@ class Baseline:
     bitsum_rmse: float
     predicted_rmse: float
     contract: Contract
+
+    def __post_init__(self) -> None:
+        require_text("name of a baseline", self.name)
+        require_quantity("bitsum_rmse", self.bitsum_rmse)
+        require_quantity("predicted_rmse", self.predicted_rmse)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

@@ -5,10 +5,11 @@ Proofs and the variants of the paper's appendix A.1.7: docs/proofs/error.md.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
-from accounting.errors import require_real
+from accounting.errors import require_quantity, require_real
 from accounting.kernels import KernelFacts
 
 
@@ -47,6 +48,10 @@ class PredictedError:
     privacy: float
     labels: float = 0.0
     """How far users that reported another class may pull a class's density: this is also a bias."""
+
+    def __post_init__(self) -> None:
+        for part in dataclasses.fields(self):
+            require_quantity(part.name, getattr(self, part.name))
 
     @property
     def total(self) -> float:

@@ -18,6 +18,7 @@ from accounting.mechanisms import BitsumProtocol, ThreeNegativeBinomial, rebuild
 from accounting.request import PlanRequest
 from benchmarks.paper.settings import PRESETS
 from privkde.storage.files import write_text
+from privkde.storage.json_text import read_json
 
 DIGITS = 2
 """Noise counts on a class size rounded down to this many significant digits: few sizes, so few calibrations."""
@@ -129,7 +130,7 @@ class Calibrations:
 @cache
 def _remembered(place: Path, n_users: int) -> Calibration:
     """Read once: a pure protocol proves its privacy again whenever it is built, which takes a second."""
-    return Calibration.from_json(json.loads(place.read_text(encoding="utf-8")), n_users)
+    return Calibration.from_json(read_json(place, "delete it, and it is made again."), n_users)
 
 
 def central_deviation(request: PlanRequest) -> float:

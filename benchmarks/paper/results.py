@@ -13,6 +13,7 @@ import numpy as np
 from accounting import InvalidInputError
 from benchmarks.paper.settings import Settings
 from benchmarks.paper.unit import Cell
+from privkde.storage.json_text import read_json
 
 SCHEMA = "privkde.reproduction/1"
 SIGNIFICANT = 6
@@ -101,7 +102,7 @@ class Results:
     @staticmethod
     def load(path: Path) -> Results:
         """Read a document that a study wrote."""
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = read_json(path, "write it with `make reproduce`.")
         if not isinstance(data, dict) or data.get("schema") != SCHEMA:
             raise InvalidInputError(f"{str(path)!r} is not a {SCHEMA!r} document; write it with `make reproduce`.")
         sets = [

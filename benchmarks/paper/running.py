@@ -29,6 +29,7 @@ from benchmarks.paper.unit import DECODED_SEED, Unit, group_sizes
 from privkde.display.progress import Tracker
 from privkde.learning.baselines import exact_densities
 from privkde.storage.files import write_text
+from privkde.storage.json_text import read_json
 
 REVISION = 2
 """Of what a cell means; a change of draws or features needs another, so that nothing old is taken up."""
@@ -98,7 +99,7 @@ class Study:
     def cells(self, unit: Unit) -> dict[str, dict[str, Any]]:
         """What is known of a unit so far, cells of earlier runs with other settings included."""
         place = self.place(unit)
-        return dict(json.loads(place.read_text(encoding="utf-8"))["cells"]) if place.exists() else {}
+        return dict(_remembered(place)["cells"]) if place.exists() else {}
 
     def asked_cells(self, unit: Unit) -> dict[str, dict[str, Any]]:
         """What these settings ask of a finished unit."""
@@ -143,12 +144,17 @@ def _all(tracker: Tracker, text: str, work: Callable[..., None], todo: Sequence[
             raise
 
 
+def _remembered(place: Path) -> dict[str, Any]:
+    """What an earlier run wrote to a file of this folder."""
+    return dict(read_json(place, "delete it, and it is measured again."))
+
+
 def _collected(study: Study, data: LabeledData) -> DataResults:
     units = study.units(data)
     kernels = {
         kernel: combined([study.asked_cells(unit) for unit in units if unit.kernel == kernel]) for kernel in KERNELS
     }
-    exact = json.loads(_exact_place(study.folder, data).read_text(encoding="utf-8"))["correct"]
+    exact = _remembered(_exact_place(study.folder, data))["correct"]
     facts = {**data.facts(), "bound": study.planned_bound(data), "exact_kernel_correct": exact}
     if (vocabulary := study.vocabulary_of(units[0])) is not None:
         facts["vocabulary"] = {"words": len(vocabulary.words), "sha256": vocabulary.sha256}

@@ -16,7 +16,7 @@ from rich.console import Console
 from accounting import Guarantee, InvalidInputError, Plan
 from accounting.releases.release import Release
 from privkde.cli.ledger_options import KEY_VARIABLE, add_ledger_options, ledger_key, open_ledger
-from privkde.cli.parsing import EXIT_EXCEEDED, Parser, read_json, read_plan, real, whole
+from privkde.cli.parsing import EXIT_EXCEEDED, Parser, read_plan, real, whole
 from privkde.display.tables import (
     charge_table,
     history_table,
@@ -26,6 +26,7 @@ from privkde.display.tables import (
     uses_table,
 )
 from privkde.ledger import Budget, Composition, Head, Ledger, LedgerUnavailableError
+from privkde.storage.json_text import read_json
 
 
 def add_budget(budget: argparse.ArgumentParser) -> None:

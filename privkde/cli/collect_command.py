@@ -12,13 +12,14 @@ from rich.console import Console
 from accounting import InvalidInputError
 from privkde.cli.fit_command import add_collection_options, fit_from_file
 from privkde.cli.ledger_options import add_paying_options, paying
-from privkde.cli.parsing import read_json, whole
+from privkde.cli.parsing import whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
 from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.files import require_replaceable, require_writable, whole_folder
+from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES
 from privkde.storage.report_register import ReportRegister, register_beside
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from accounting import InvalidInputError, Plan
+from accounting.errors import printable
 from privkde.cli.ledger_options import add_paying_options, paying
 from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
@@ -209,7 +210,7 @@ def _shown_warnings() -> Iterator[None]:
             yield
         finally:  # also if the work then fails
             for warning in caught:
-                print(f"privkde: warning: {warning.message}", file=sys.stderr)
+                print(f"privkde: warning: {printable(str(warning.message))}", file=sys.stderr)
 
 
 def _predict(parsed: argparse.Namespace) -> None:
@@ -295,4 +296,4 @@ def _decode(parsed: argparse.Namespace) -> None:
             for label, best in terms
         ],
     }
-    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.write(json.dumps(document, indent=2) + "\n")  # in ASCII: words and labels may be anything

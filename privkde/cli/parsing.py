@@ -1,14 +1,13 @@
-"""What the commands share: numbers, JSON files, options and one-line errors."""
+"""What the commands share: numbers, plans, options and one-line errors."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-import json
 import sys
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     from accounting import Plan
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 EXIT_EXCEEDED = 1
 """A budget does not pay for it: nothing was charged."""
 EXIT_BAD_INPUT = 2
-LARGEST_JSON = 1 << 20
-"""Bytes of a plan, an announcement or a release in a file; they have some thousands."""
 
 
 def whole(text: str) -> int:
@@ -60,23 +57,10 @@ def share(text: str) -> float:
 
 def read_plan(path: Path) -> Plan:
     """The plan in a file, not verified."""
-    from accounting import Plan
+    from accounting import Plan  # here: `--help` and `--version` need no accountant
+    from privkde.storage.json_text import read_json
 
     return Plan.from_json(read_json(path, "write it with `privkde plan --output`."))
-
-
-def read_json(path: Path, remedy: str) -> Any:
-    """The JSON document in a file; the error ends with `remedy`."""
-    from accounting.errors import InvalidInputError  # here: `--help` and `--version` need no accountant
-
-    with path.open("rb") as file:
-        text = file.read(LARGEST_JSON + 1)
-    if len(text) > LARGEST_JSON:
-        raise InvalidInputError(f"{str(path)!r} has more than {LARGEST_JSON} bytes; {remedy}")
-    try:
-        return json.loads(text.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{str(path)!r} is not JSON; {remedy}") from error
 
 
 class Parser(argparse.ArgumentParser):
@@ -103,5 +87,7 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
 
 def fail(message: str) -> NoReturn:
     """Print one line and stop with the exit code of bad input."""
-    print(f"privkde: error: {message}", file=sys.stderr)
+    from accounting.errors import printable
+
+    print(f"privkde: error: {printable(message)}", file=sys.stderr)
     raise SystemExit(EXIT_BAD_INPUT)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from accounting.errors import printable
 from privkde.storage.user_blocks import Progress as Advance
 
 
@@ -21,11 +22,11 @@ class Tracker:
 
     def step(self, text: str) -> None:
         """Name a step of unknown length."""
-        self._bars.console.print(f"[dim]{escape(text)}[/dim]", highlight=False)
+        self._bars.console.print(f"[dim]{escape(printable(text))}[/dim]", highlight=False)
 
     def bar(self, text: str, total: int) -> Advance:
         """A bar over `total` users; call the result with the number that were just done."""
-        return partial(self._bars.advance, self._bars.add_task(escape(text), total=total))
+        return partial(self._bars.advance, self._bars.add_task(escape(printable(text)), total=total))
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from accounting import Plan
 from accounting.comparing import Outcome
+from accounting.errors import printable
 from accounting.kernels import KERNELS
 from privkde.learning.scoring import Accuracy
 
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from privkde.ledger.records import Charge, Quote, Standing, Use
     from privkde.protocol.model import DensityModel
     from privkde.protocol.parties import Analyzer
+
+
+def _shown(value: Any) -> str:
+    """Text of others: neither markup nor anything else that a terminal would obey."""
+    return escape(printable(str(value)))
 
 
 def plan_table(plan: Plan) -> Table:
@@ -151,10 +157,10 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     table.add_row("users", f"{sum(model.n_users):,}")
     if model.labels:
         released = {str(label) for label in model.classes}
-        counts = [f"{escape(str(c))}: {n:,}{'' if str(c) in released else ' (excluded)'}" for c, n in reported.items()]
+        counts = [f"{_shown(c)}: {n:,}{'' if str(c) in released else ' (excluded)'}" for c, n in reported.items()]
         table.add_row("classes", f"{len(released)} released")
         table.add_row("estimated sizes" if first.request.joint else "reported counts", "\n".join(counts))
-    table.add_row("written", escape(str(path)))
+    table.add_row("written", _shown(path))
     return table
 
 
@@ -168,7 +174,7 @@ def counts_table(analyzer: Analyzer, path: Path) -> Table:
     table.add_row("repeated packets", f"{analyzer.repeated:,}")
     table.add_row("clients' draws", "marked secret" if analyzer.secret else "not all marked secret: not private")
     table.add_row("messages", f"{int(analyzer.tally.ones.sum() + analyzer.tally.zeros.sum()):,}")
-    table.add_row("written", escape(str(path)))
+    table.add_row("written", _shown(path))
     return table
 
 
@@ -181,11 +187,11 @@ def prediction_table(predicted: NDArray[Any], *, classes: bool, accuracy: Accura
         table.add_row("densities", f"{low:.4g} to {high:.4g}, median {middle:.4g}")
     else:
         counts = Counter(predicted.tolist())
-        table.add_row("classes", "\n".join(f"{escape(str(c))}: {n:,}" for c, n in sorted(counts.items())))
+        table.add_row("classes", "\n".join(f"{_shown(c)}: {n:,}" for c, n in sorted(counts.items())))
     if accuracy is not None:
         table.add_row("accuracy", str(accuracy))
     if path is not None:
-        table.add_row("written", escape(str(path)))
+        table.add_row("written", _shown(path))
     return table
 
 
@@ -196,7 +202,7 @@ def terms_table(terms: Sequence[tuple[Any, Sequence[Term]]], *, contrast: bool) 
     table.add_column("class", style="bold")
     table.add_column("terms")
     for label, best in terms:
-        table.add_row(escape(str(label)), ", ".join(f"{escape(term.word)} ({term.score:.3g})" for term in best))
+        table.add_row(_shown(label), ", ".join(f"{_shown(term.word)} ({term.score:.3g})" for term in best))
     return table
 
 
@@ -231,7 +237,7 @@ def standing_details(standing: Standing) -> list[Table]:
         cohorts.add_column("cohort", style="bold", overflow="fold")
         cohorts.add_column("ε spent", justify="right", no_wrap=True)
         for cohort, epsilon in sorted(standing.cohorts.items()):
-            cohorts.add_row(cohort, f"{epsilon:.6g} of {standing.budget.epsilon:.6g}")
+            cohorts.add_row(_shown(cohort), f"{epsilon:.6g} of {standing.budget.epsilon:.6g}")
         tables.append(cohorts)
     if standing.schedules:
         schedules = _table("Schedules")
@@ -239,14 +245,14 @@ def standing_details(standing: Standing) -> list[Table]:
         schedules.add_column("key", overflow="fold")
         schedules.add_column("used", justify="right", no_wrap=True)
         for schedule in standing.schedules:
-            schedules.add_row(escape(schedule.name), escape(schedule.key), f"{schedule.used:,} of {schedule.times:,}")
+            schedules.add_row(_shown(schedule.name), _shown(schedule.key), f"{schedule.used:,} of {schedule.times:,}")
         tables.append(schedules)
     return tables
 
 
 def history_table(budget: str, charges: Sequence[Charge]) -> Table:
     """All charges of a budget, first to last."""
-    table = _table(f"Charges of {budget}")
+    table = _table(f"Charges of {_shown(budget)}")
     for name in ("№", "ε", "δ", "ε spent", "δ spent"):
         table.add_column(name, justify="right", no_wrap=True)
     for name in ("release", "key"):
@@ -255,10 +261,10 @@ def history_table(budget: str, charges: Sequence[Charge]) -> Table:
     for charge in charges:
         promise = charge.guarantee
         numbers = (f"{promise.epsilon:.6g}", f"{promise.delta:.3g}", f"{charge.spent_after:.6g}")
-        created = charge.created[:16].replace("T", " ")
-        name = escape(charge.name) + _collections(charge)
-        name += "" if charge.cohort is None else f" ({charge.cohort})"
-        table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, escape(charge.key), created)
+        created = _shown(charge.created[:16].replace("T", " "))
+        name = _shown(charge.name) + _collections(charge)
+        name += "" if charge.cohort is None else f" ({_shown(charge.cohort)})"
+        table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, _shown(charge.key), created)
     return table
 
 
@@ -268,22 +274,24 @@ def uses_table(uses: Sequence[Use]) -> Table:
     for name in ("schedule", "№", "key", "used"):
         table.add_column(name, overflow="fold")
     for use in uses:
-        table.add_row(escape(use.schedule), str(use.number), escape(use.key), use.created[:16].replace("T", " "))
+        table.add_row(
+            _shown(use.schedule), str(use.number), _shown(use.key), _shown(use.created[:16].replace("T", " "))
+        )
     return table
 
 
 def charge_table(charge: Charge, standing: Standing) -> Table:
     """A charge, and what is left of its budget now."""
     table = _facts("Charged", overflow="fold")
-    table.add_row("release", escape(charge.name))
+    table.add_row("release", _shown(charge.name))
     table.add_row(
         "promise", f"{charge.guarantee}{'' if charge.release.times == 1 else f', {charge.release.times} times'}"
     )
     if charge.release.collections > 1:
         how = f"{charge.release.collections:,}; take each with `privkde budget use {charge.budget} {charge.key}`"
-        table.add_row("collections", escape(how))
-    table.add_row("about", charge.cohort or "everybody")
-    table.add_row("key", escape(charge.key))
+        table.add_row("collections", _shown(how))
+    table.add_row("about", _shown(charge.cohort or "everybody"))
+    table.add_row("key", _shown(charge.key))
     table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
     table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
     after = "1 charge" if standing.n_charges == 1 else f"{standing.n_charges:,} charges"

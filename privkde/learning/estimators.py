@@ -24,7 +24,7 @@ from accounting.request import LABELS
 from privkde.display.progress import tracked
 from privkde.draws.randomness import private_randomness
 from privkde.learning.decoding import decode_classes
-from privkde.learning.private_estimator import PrivateEstimator
+from privkde.learning.private_estimator import PrivateEstimator, without_values
 from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.model import RULES, DensityModel, Floats, Label
 from privkde.protocol.rounds import Collection, ExcludedClassWarning
@@ -174,11 +174,15 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
 
     def _numbered(self, targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """The public classes and each label's number among them."""
+        if targets.dtype.kind not in "biufUO":
+            raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
         try:
             check_classification_targets(targets)
-        except ValueError as error:
-            raise InvalidInputError(str(error)) from error
-        known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
+            known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(without_values(str(error))) from None
+        if not all(_can_be_written(label) for label in known.tolist()):
+            raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")
         if (targets.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
             raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
         strange = np.flatnonzero(~np.isin(targets, known))
@@ -240,6 +244,11 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             restored.label_epsilon = response.label_epsilon
         restored.reported_counts_ = _rounded_sizes(model)
         return restored
+
+
+def _can_be_written(label: Label) -> bool:
+    """Whether a label is not half a surrogate pair, which no document can hold."""
+    return not isinstance(label, str) or label == label.encode("utf-8", "ignore").decode("utf-8")
 
 
 def _rounded_sizes(model: DensityModel) -> dict[Label, int]:

@@ -142,8 +142,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {"dtype": [np.float32, np.float64], "ensure_all_finite": False, "reset": reset}
         try:
             return validate_data(self, x, y=y, **options, **({"ensure_min_samples": 2} if reset else {}))
-        except ValueError as error:
-            raise InvalidInputError(_without_values(str(error))) from None
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(without_values(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:
         """Fits differ from each other unless they are seeded."""
@@ -174,7 +174,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self
 
 
-def _without_values(complaint: str) -> str:
+def without_values(complaint: str) -> str:
     """Scikit-learn's complaint about data without the data that it quotes, which begin a line or end the first line."""
     if "could not convert" in complaint:
         return "vectors hold text that is not a number; encode it first."

@@ -31,6 +31,7 @@ from privkde.ledger.digests import EMPTY, Head, require_ledger_key
 from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import BudgetExistsError, LedgerKeyError, LedgerUnavailableError, UnknownBudgetError
 from privkde.storage.files import whole_file
+from privkde.storage.json_text import parsed_json
 
 VERSION = 3
 _tables = sa.MetaData()
@@ -116,7 +117,7 @@ class Rows:
     def uses(self, charge: Charge) -> tuple[Use, ...]:
         """The times of a schedule that were used, in order."""
         query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
-        return tuple(Use(**_without_links(row)) for row in self._read(_uses, query.order_by(_uses.c.number)))
+        return tuple(Use(**_intact(row, _uses)) for row in self._read(_uses, query.order_by(_uses.c.number)))
 
     def add_use(self, use: Use) -> None:
         """Insert a use; the caller holds the lock of its budget."""
@@ -304,32 +305,53 @@ def _stored_version(connection: sa.Connection) -> int | None:
     return int(connection.execute(sa.select(_version.c.version)).scalar_one())
 
 
-def _without_links(row: Row) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in LINKS}
+def _intact(row: Row, table: sa.Table) -> dict[str, Any]:
+    """The cells of a row by name: texts and numbers, as declared. SQLite keeps anything in any column."""
+    cells = {column: row[column.name] for column in table.columns if column.name not in LINKS}
+    for column, value in cells.items():
+        kind = column.type.python_type
+        if value is None and column.nullable:
+            continue
+        fits = isinstance(value, kind) and (kind is not float or 0.0 <= value < math.inf)
+        if not fits or (kind is str and not value.isprintable()):
+            raise _altered(f"column {column.name!r} of {table.name!r} holds")
+    return {column.name: value for column, value in cells.items()}
+
+
+def _altered(what: str) -> LedgerUnavailableError:
+    return LedgerUnavailableError(
+        f"{what} something that was never written there; the ledger was altered or is damaged: restore a copy of it."
+    )
 
 
 def _budget(row: Row) -> Budget:
-    return Budget(**_without_links(row))
+    return Budget(**_intact(row, _budgets))
 
 
 def _charge(row: Row, budget: Budget) -> Charge:
-    ways = {way: math.inf if row[way] is None else row[way] for way in WAYS}
+    cells = _intact(row, _charges)
+    ways = {way: math.inf if cells[way] is None else cells[way] for way in WAYS}
+    after = Spent(delta=budget.delta, at_budget=cells["at_budget"], **ways)
+    if not math.isfinite(after.epsilon):  # no such charge was ever accepted
+        raise _altered(f"the costs in {_charges.name!r} hold")
     return Charge(
-        budget=row["budget"],
-        number=row["number"],
-        key=row["key"],
-        release=Release.from_json(json.loads(row["release"])),
-        price=_stored_price(row),
-        cohort=row["cohort"],
-        plan_sha256=row["plan_sha256"],
-        spent_before=row["spent_before"],
-        after=Spent(delta=budget.delta, at_budget=row["at_budget"], **ways),
-        created=row["created"],
+        budget=cells["budget"],
+        number=cells["number"],
+        key=cells["key"],
+        release=Release.from_json(parsed_json(cells["release"].encode())),
+        price=_stored_price(cells),
+        cohort=cells["cohort"],
+        plan_sha256=cells["plan_sha256"],
+        spent_before=cells["spent_before"],
+        after=after,
+        created=cells["created"],
     )
 
 
 def _stored_price(row: Row) -> Price | None:
     if row["cut"] is None:
         return None
+    if row["rho"] is None:
+        raise _altered(f"the price in {_charges.name!r} holds")
     largest = math.inf if row["largest_loss"] is None else row["largest_loss"]
     return Price(cut=row["cut"], rho=row["rho"], largest_loss=largest)

@@ -45,6 +45,7 @@ def checked_vectors(
     Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
     """
     require_choice("outside", outside, OUTSIDE)
+    require_numbers(x)
     if x.ndim != 2 or x.shape[1] != dim:
         raise InvalidInputError(f"vectors of shape {x.shape} were given; the plan is for (users, {dim}).")
     with np.errstate(over="ignore"):  # what overflows float32 is refused below
@@ -72,6 +73,13 @@ def checked_vectors(
         vectors = vectors.copy() if np.may_share_memory(vectors, x) else vectors
         vectors[over] = vectors[over] / lengths[over, None]
     return vectors
+
+
+def require_numbers(x: object) -> None:
+    """Refuse what is not an array of real numbers; a conversion would quote private values, or change them."""
+    if not isinstance(x, np.ndarray) or x.dtype.kind not in "fiu":
+        kind = f"an array of type {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
+        raise InvalidInputError(f"vectors are given as {kind}; give a NumPy array of real numbers.")
 
 
 def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:

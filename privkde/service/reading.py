@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,8 @@ from pydantic_core import CoreSchema, core_schema
 
 from accounting.fields import read
 from privkde.service.problems import MALFORMED, TOO_LARGE, Problem
+from privkde.storage.json_text import MalformedJsonError, parsed_json
 
-DEEPEST = 24
-"""Levels of nesting; a plan's tree of contracts has about ten."""
 MOST_VALUES = 20_000
 """Values in a request; a plan has about two hundred. While one is read, everybody else waits."""
 
@@ -84,34 +82,9 @@ class StrictRoute(APIRoute):
 def json_object(body: bytes) -> dict[str, Any]:
     """The JSON object in a text, or a `Problem`."""
     try:
-        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_refuse_twice)
-        json.dumps(value, ensure_ascii=False).encode("utf-8")  # half a surrogate pair is not text
-        _refuse_deep(value, DEEPEST)
-    except (ValueError, RecursionError):
-        raise Problem(
-            MALFORMED, f"send one JSON object in UTF-8: each name once, no NaN, nested at most {DEEPEST} deep."
-        ) from None
+        value = parsed_json(body)
+    except MalformedJsonError as error:
+        raise Problem(MALFORMED, f"send one JSON object in UTF-8: {error}") from None
     if not isinstance(value, dict):
         raise Problem(MALFORMED, f"a JSON object is needed, not {type(value).__name__}.")
     return value
-
-
-def _refuse_deep(value: Any, left: int) -> None:
-    if left == 0:
-        raise ValueError("nested too deep")
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            _refuse_deep(item, left - 1)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(name)
-
-
-def _refuse_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        raise ValueError("a name is given twice")
-    return members

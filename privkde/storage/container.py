@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from accounting import InvalidInputError
 from privkde.storage.arrays import read_plain
 from privkde.storage.files import whole_file
+from privkde.storage.json_text import parsed_json
 
 Arrays = dict[str, NDArray[Any]]
 Schema = str | tuple[str, ...]
@@ -72,7 +73,7 @@ def unsealed(content: bytes, name: str, schema: Schema, names: Iterable[str]) ->
         raise DamagedFileError(f"{name!r} is truncated, was altered or is not a privkde file; write it again.")
     try:
         held = _members(content, [_DOCUMENT, *names])
-        document = json.loads(held.pop(_DOCUMENT).tobytes())
+        document = parsed_json(held.pop(_DOCUMENT).tobytes())
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
         raise DamagedFileError(f"{name!r} is not a privkde file; write it again.") from error
     held_schema = document.get("schema") if isinstance(document, dict) else None

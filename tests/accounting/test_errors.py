@@ -7,13 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.errors import (
+    LONGEST_MESSAGE,
     InfeasibleError,
     InvalidInputError,
     PrivkdeError,
     UnlikeGuaranteesError,
+    printable,
     require_choice,
     require_integer,
+    require_quantity,
     require_real,
+    require_text,
 )
 
 NOT_NUMBERS = [True, False, None, "0.3", "", 1j, [0.3], (0.3,), b"1"]
@@ -103,3 +107,49 @@ def test_an_unknown_choice_lists_the_options_without_a_wild_guess(value: object)
 
 def test_choices_may_be_an_iterator() -> None:
     assert require_choice("view", "local", iter(["model", "local"])) == "local"
+
+
+@pytest.mark.parametrize("text", ["\x1b[31mred", "two\nlines", "\x9b2J", "\u202eback", "\ud800", "\x00", "\u2028"])
+def test_a_message_is_one_line_that_a_terminal_only_shows(text: str) -> None:
+    message = str(InvalidInputError(f"before {text} after"))
+    assert message.isprintable()
+    assert message.startswith("before ")
+    assert message.endswith(" after")
+    message.encode("utf-8")
+
+
+@given(st.text())
+def test_printable_text_stays_and_everything_else_is_escaped(text: str) -> None:
+    assert printable(text).isprintable()
+    assert (printable(text) == text) is text.isprintable()
+
+
+def test_a_long_message_keeps_its_beginning_and_its_remedy() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        require_choice("view", "x" * 10**6, ["model", "local"])
+    assert len(str(caught.value)) < 1.1 * LONGEST_MESSAGE
+    assert str(caught.value).startswith("view='xxx")
+    assert str(caught.value).endswith("choose one of model, local.")
+
+
+def test_an_integer_that_python_does_not_print_is_refused_like_others() -> None:
+    with pytest.raises(InvalidInputError, match=r"n=<int> is outside \[1, 10\]"):
+        require_integer("n", 10**5000, low=1, high=10)
+    with pytest.raises(InvalidInputError, match=r"n=<int> is outside \(1, 10\]"):
+        require_real("n", 10**5000, low=1, high=10)
+    with pytest.raises(InvalidInputError, match="view=<int> is unknown"):
+        require_choice("view", 10**5000, ["model"])
+
+
+@pytest.mark.parametrize("value", [None, 1, b"x", ["x"], "a\nb", "\x1b[0m", "\ud800"])
+def test_what_is_not_printable_text_is_no_text(value: object) -> None:
+    assert require_text("name", "ein Name, § 1") == "ein Name, § 1"
+    with pytest.raises(InvalidInputError, match="printable characters"):
+        require_text("name", value)
+
+
+@pytest.mark.parametrize("value", [True, None, "1", -1e-9, math.inf, math.nan, 10**400, [1]])
+def test_what_is_infinite_or_negative_is_no_quantity(value: object) -> None:
+    assert require_quantity("messages", 0) == 0.0
+    with pytest.raises(InvalidInputError, match="messages="):
+        require_quantity("messages", value)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from accounting import InvalidInputError, Plan
+from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError
 from accounting.releases.composing import joint_profile
 from accounting.releases.release import plan_parts
 from tests.plans import plan_for
@@ -64,3 +67,69 @@ def test_in_dp_accounting_a_plan_composes() -> None:
         assert composed.get_epsilon_for_delta(1e-6) == pytest.approx(twice.epsilon(1e-6), rel=1e-2)
     noise = privacy_loss_distribution.from_gaussian_mechanism(10.0)
     assert 1.0 < exported.compose(noise).get_epsilon_for_delta(2e-6) < 1.0 + noise.get_epsilon_for_delta(1e-6)
+
+
+CHEAP: dict[str, Any] = {"users": 40, "dim": 2, "repetitions": 3, "epsilon": 4.0, "delta": 1e-3, "bitsum": "poisson"}
+CHEAP |= {"accountant": "basic", "allow_useless": True}
+STRANGE: tuple[Any, ...] = (
+    "text",
+    "\x1b[31m",
+    "\ud800",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    True,
+    math.inf,
+    math.nan,
+    -1.0,
+    10**400,
+)
+NUMBERS = (
+    ("instance", "epsilon_0"), ("instance", "delta_0"), ("composition", "instances_per_user"),
+    ("composition", "ladder", "basic"), ("error", "bitsum_rmse"), ("error", "sup_rmse_bound"),
+    ("error", "parts", "rounding"), ("communication", "messages_per_user"), ("communication", "bits_per_user"),
+    ("baselines", 0, "predicted_rmse"), ("contracts", 0, "guarantees", 0, "epsilon"),
+)  # fmt: skip
+TEXTS = (
+    ("reasons", 0), ("contracts", 0, "component"), ("contracts", 0, "assumed", 0), ("baselines", 0, "name"),
+    ("contracts", 0, "evidence", "method"), ("accountant",), ("bitsum",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: repr(value)[:20])
+@pytest.mark.parametrize("path", [*NUMBERS, *TEXTS], ids=lambda path: path[-1])
+def test_a_value_of_another_kind_is_refused_in_one_line(path: tuple[Any, ...], strange: Any) -> None:
+    """Each of them could be read before; explaining, printing, hashing or writing such a plan raised anything."""
+    if path in TEXTS and strange == "text" and path not in (("accountant",), ("bitsum",)):
+        strange = 7  # a text is what belongs there
+    document = json.loads(plan_for(**CHEAP).dumps())
+    *outer, last = path
+    holder = document
+    for step in outer:
+        holder = holder[step]
+    holder[last] = strange
+    with pytest.raises(InvalidInputError) as caught:
+        Plan.from_json(document)
+    assert str(caught.value).isprintable()
+
+
+def test_infinite_messages_are_no_plan() -> None:
+    """Such a plan passed `verify`, which proves the promise and does not look at messages."""
+    plan = plan_for(**CHEAP)
+    plan.verify()
+    with pytest.raises(InvalidInputError, match=r"messages_per_user=inf is outside"):
+        dataclasses.replace(plan, messages_per_user=math.inf)
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-310, 9.9e-301])
+def test_a_delta_whose_shares_vanish_is_refused(delta: float) -> None:
+    with pytest.raises(InvalidInputError, match=r"is positive and below 1e-300; choose a larger one, or 0\.$"):
+        PlanRequest(**CHEAP | {"delta": delta})
+
+
+@pytest.mark.parametrize("bitsum", ["poisson", "negative-binomial", "3nb"])
+def test_a_promise_beyond_all_noise_is_infeasible(bitsum: str) -> None:
+    with pytest.raises(PrivkdeError) as caught:
+        plan_for(**CHEAP | {"epsilon": 1e-8, "delta": 1e-300, "bitsum": bitsum})
+    assert "ask for a larger epsilon" in str(caught.value)

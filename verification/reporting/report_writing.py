@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from importlib.resources import files
 from pathlib import Path
 
 from accounting import InvalidInputError
 from privkde.storage.files import require_replaceable, whole_folder
+from privkde.storage.json_text import parsed_json, read_json
 from verification.reporting import deployment_registry
 from verification.reporting.document import SCHEMA, AuditReport, environment
 from verification.reporting.report_figures import Figures, draw_figures
@@ -83,7 +83,7 @@ def shown_matrix(folder: Path) -> Matrix | None:
 def released_matrix() -> Matrix | None:
     """The matrix that came with this release; None if it was not shipped."""
     path = files("verification.reporting").joinpath(SABOTEURS)
-    return Matrix.from_json(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+    return Matrix.from_json(parsed_json(path.read_bytes())) if path.is_file() else None
 
 
 def read_matrix(path: Path) -> Matrix | None:
@@ -91,8 +91,8 @@ def read_matrix(path: Path) -> Matrix | None:
     if not path.is_file():
         return None
     try:
-        return Matrix.from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError, InvalidInputError) as error:
+        return Matrix.from_json(read_json(path, "write it again."))
+    except InvalidInputError as error:
         raise InvalidInputError(
             f"{str(path)!r} is not a whole matrix of saboteurs; write it again with `privkde audit --saboteurs`, delete"
             " it or choose another folder."

@@ -1,6 +1,7 @@
 """The paper's experiments: simulated counts follow the protocol's law, cells do not depend on others, runs go on."""
 
 import csv
+import dataclasses
 import json
 import re
 from dataclasses import replace
@@ -265,6 +266,17 @@ def test_the_numbers_tell_what_theory_says(finished: tuple[Study, Results]) -> N
     )
     assert min(paper, local) > 2.0 * tight
     assert one.value("gaussian", Cell(method="rr", preset="tight", epsilon=4.0, label_epsilon=None), "messages") == 6.0
+
+
+@pytest.mark.parametrize("text", ['{"cells": {"a"', "[" * 100_000, "9" * 5_000])
+def test_truncated_cells_are_named_with_the_remedy(
+    data: LabeledData, finished: tuple[Study, Results], tmp_path: Path, text: str
+) -> None:
+    study = dataclasses.replace(finished[0], folder=tmp_path)
+    unit = study.units(data)[0]
+    study.place(unit).write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"cells-.*\.json' is not JSON .*; delete it, and it is measured again"):
+        study.cells(unit)
 
 
 def test_results_can_be_written_and_read(finished: tuple[Study, Results], tmp_path: Path) -> None:

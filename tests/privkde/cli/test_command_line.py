@@ -253,7 +253,46 @@ def test_a_long_document_is_refused_before_it_is_parsed(capsys: pytest.CaptureFi
 
     def collect() -> None:
         told = refuse(capsys, "collect", "--announcement", str(path), "a.packets", "--counts", counts)
-        assert "has more than 1048576 bytes; get it from whoever runs the collection" in told
+        assert "it has more than 1,048,576 bytes; get it from whoever runs the collection" in told
 
     collect()  # imports
     assert peak(collect) < 4 * MEGABYTE
+
+
+HOSTILE = {
+    "deep": "[" * 100_000,
+    "nested": '{"schema": ' * 500 + "1" + "}" * 500,
+    "digits": '{"schema": ' + "9" * 5_000 + "}",
+    "infinite": '{"schema": "privkde.plan/1", "messages_per_user": Infinity}',
+    "huge": '{"schema": 1e999}',
+    "twice": '{"schema": "privkde.plan/1", "schema": "privkde.release/1"}',
+    "half": '{"schema": "\\ud800"}',
+}
+READERS = {
+    "fit": "fit data.npz --plan hostile.json -o model",
+    "collect --plan": "collect data.npz --plan hostile.json -o model",
+    "collect --announcement": "collect a.packets --announcement hostile.json --counts counts",
+    "audit": "audit --plan hostile.json",
+    "charge --plan": "budget charge all --plan hostile.json --name x --ledger ledger.sqlite",
+    "charge --release": "budget charge all --release hostile.json --name x --ledger ledger.sqlite",
+    "use": "budget use all key --key other --plan hostile.json --ledger ledger.sqlite",
+}
+"""Every command that reads JSON."""
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_json_is_refused_by_every_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("hostile.json").write_text(text, encoding="utf-8")
+    assert main(["budget", "create", "all", "--epsilon", "1", "--delta", "1e-6", "--ledger", "ledger.sqlite"]) == 0
+    capsys.readouterr()
+    for command in READERS.values():
+        assert "'hostile.json' is not JSON that is read here: " in refuse(capsys, *command.split())
+    assert {path.name for path in tmp_path.iterdir()} <= {"hostile.json", "ledger.sqlite"}
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["plan", "--\x1b[31m"], ["plan", "--users", "\x1b[31m"], ["audit", "--plan", "\x1b[31m"]):
+        assert refuse(capsys, *arguments).isprintable()

@@ -264,6 +264,9 @@ def damaged_rows() -> NDArray[np.float32]:
         ({"y_train": np.arange(USERS) % 3}, "classes", "--classes holds texts and the labels are numbers"),
         ({"y_train": np.where(np.arange(USERS) == 9, "west", arrays()["y_train"])}, "classes", "the label of row 9 is"),
         ({"y_train": arrays()["y_train"].astype(object)}, "classes", "arrays"),
+        ({"y_train": arrays()["y_train"].astype(bytes)}, "classes", "labels have type |S5; give texts"),
+        ({"y_train": np.arange(USERS) + 0.123j}, "classes", "labels have type complex128; give texts"),
+        ({"X_train": np.full((USERS, DIM), "secret")}, "density", "type <U6; vectors are real"),
     ],
 )
 def test_bad_data_are_named_and_nothing_is_written(
@@ -469,3 +472,31 @@ def test_collect_charges_packets_once_and_writes_nothing_without_budget(
     assert charged(budgets, "enough") == 1
     capsys.readouterr()
     assert "add -o MODEL" in refuse(capsys, *count, "--counts", str(tmp_path / "counts"), "--budget", "enough")
+
+
+def test_labels_of_a_terminal_are_shown_and_not_obeyed(
+    capsys: pytest.CaptureFixture[str], shop: Path, changed: Callable[..., Path]
+) -> None:
+    """Class names may be anything; what they would do to a terminal is written out instead."""
+    names = np.array(["\x1b[31mnorth", "south\n\x9b2J"])
+    truth = {name: names[(arrays()[name] == "south").astype(int)] for name in ("y_train", "y_test")}
+    data = changed(**truth)
+    model = data.parent / "model"
+    command = [*fit(data, shop / "classes.json", model)[:-2], "--insecure-seed", "7"]
+    assert main(command) == 0
+    assert DensityModel.load(model).labels == tuple(names.tolist())
+    for arguments in (["predict"], ["decode"], ["decode", "--json"]):
+        assert main([arguments[0], str(model), str(data), *arguments[1:]]) == 0
+    shown = capsys.readouterr()
+    assert all(line.isprintable() for line in (shown.out + shown.err).split("\n"))
+    assert "\\x1b[31mnorth" in shown.out
+    assert "\\u001b[31mnorth" in shown.out
+
+
+@pytest.mark.parametrize("kept", [0, 10, 500, -30, -1])
+def test_truncated_vectors_are_refused(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, kept: int
+) -> None:
+    data = tmp_path / "cut.npz"
+    data.write_bytes((shop / "data.npz").read_bytes()[:kept])
+    assert "not an intact .npz archive" in refuse(capsys, *fit(data, shop / "density.json", tmp_path / "model"))

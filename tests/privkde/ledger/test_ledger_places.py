@@ -132,3 +132,41 @@ def test_a_role_that_may_only_charge(postgres: Server) -> None:
             with denied, ledger._store.transaction(writing=True) as rows:
                 rows.connection.exec_driver_sql(statement)
         assert ledger.standing("a").n_charges == 1
+
+
+def _ask_everything(place: Path) -> None:
+    with Ledger.open(place, create=False) as ledger:
+        ledger.standing("a")
+        ledger.uses("a")
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("privkde_charges", "pld", "secret"),
+        ("privkde_charges", "basic", -1.0),
+        ("privkde_charges", "adaptive", None),
+        ("privkde_charges", "rho", None),
+        ("privkde_charges", "created", b"secret"),
+        ("privkde_charges", "release", "[" * 100_000),
+        ("privkde_charges", "release", '{"name": ' + "9" * 5_000 + "}"),
+        ("privkde_charges", "cohort", "secret\x1b[31m"),
+        ("privkde_budgets", "epsilon", "secret"),
+        ("privkde_uses", "number", "secret"),
+    ],
+)
+def test_a_cell_of_another_kind_is_refused_in_one_line(tmp_path: Path, table: str, column: str, value: object) -> None:
+    """SQLite keeps anything in any column."""
+    place = tmp_path / "ledger"
+    with Ledger.open(place) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.charge("a", release(0.1).repeated(2), key="k", cohort="north")
+        ledger.use("a", "k", key="first")
+    connection = sqlite3.connect(place)
+    connection.execute(f'UPDATE "{table}" SET "{column}" = ?', (value,))
+    connection.commit()
+    connection.close()
+    with pytest.raises(PrivkdeError) as caught:
+        _ask_everything(place)
+    assert str(caught.value).isprintable()
+    assert "secret" not in str(caught.value)

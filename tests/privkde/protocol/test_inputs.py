@@ -194,3 +194,23 @@ def test_another_shape_is_refused(shape: tuple[int, ...]) -> None:
 def test_an_unknown_way_to_treat_what_is_outside_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="Did you mean 'project'"):
         checked_vectors(np.zeros((1, 1)), 1, unit_norm=True, outside="projct")
+
+
+@pytest.mark.parametrize(
+    "private",
+    [
+        np.array([["secret", "0.5"]]),
+        np.array([[b"secret", b"0.5"]]),
+        np.array([["secret", 0.5]], dtype=object),
+        np.array([["0.25", "0.5"]]),
+        np.array([[0.25 + 1j, 0.5]]),
+        np.array([["2020-02-20", "2021-01-01"]], dtype="M8[D]"),
+        [["secret", 0.5]],
+    ],
+    ids=lambda private: str(getattr(private, "dtype", "list")),
+)
+def test_what_is_not_numbers_is_refused_and_not_shown(private: Vectors) -> None:
+    """NumPy's own error quotes the value, and complex numbers lost their imaginary part."""
+    with pytest.raises(InvalidInputError, match="give a NumPy array of real numbers") as caught:
+        checked_vectors(private, 2, unit_norm=False)
+    assert not re.search("secret|0.5|0.25|2020", str(caught.value))

@@ -285,12 +285,13 @@ def test_what_cannot_be_promised(client: TestClient, accountant: str) -> None:
     assert "users" in problem(answer, "infeasible")["detail"]
 
 
-DEEP = {depth: b'{"users": ' + b"[" * depth + b"]" * depth + b"}" for depth in (30, 100, 480, 500, 900, 3_000, 200_000)}
+HUGE = (b'{"users": ' + b"9" * 5_000 + b"}", b'{"epsilon": 1e999}')
+DEEP = {depth: b'{"users": ' + b"[" * depth + b"]" * depth + b"}" for depth in (30, 100, 480, 500, 900, 3_000)}
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"[]", b"\xff", b'{"users": NaN}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}', *DEEP.values()],
+    [b"", b"{", b"[]", b"\xff", b'{"users": NaN}', b'{"a": 1, "a": 2}', b'{"a": "\\ud800"}', *HUGE, *DEEP.values()],
     ids=lambda body: str(body[:24]),
 )
 def test_what_is_not_a_json_object(client: TestClient, body: bytes) -> None:

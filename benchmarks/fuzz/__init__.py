@@ -1,0 +1,1 @@
+"""Hostile documents: honest ones, mutated, for every reader of what somebody else wrote."""
