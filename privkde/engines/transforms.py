@@ -17,7 +17,6 @@ Two things run here, and they are trusted differently.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,7 @@ from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, withheld
 from privkde.storage.datasets import read_array
-from privkde.storage.packets import part_name, read_packets, write_packets
+from privkde.storage.packets import part_name, read_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
 
 Block = tuple[Index, int]
@@ -141,10 +140,7 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
     def _counts(self, part: Index, start: int) -> PartialCounts:
         played, stream = self._played, self._played.recipe()
         if played.folder is not None:
-            target = played.folder / part_name(start, played.suffix)
-            if not target.exists():  # otherwise the block is repeated, and its users have already answered
-                with suppress(FileExistsError):  # another worker was faster
-                    write_packets(target, self._clients.packets(part, start, stream), once=True)
+            self._clients.answer(played.folder / part_name(start, played.suffix), part, start, stream)
             return self._counter.nothing
         if played.path == "faithful":
             return self._counter.of_all(self._clients.packets(part, start, stream))
