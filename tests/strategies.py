@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from fractions import Fraction
+from functools import wraps
+from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from accounting.contract import Contract, Evidence, EvidenceKind
@@ -12,6 +18,35 @@ from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.numerics.profile import Pair
 from privkde.protocol.messages import Messages, WireFormat
 from verification.exact.rational_twins import ExactPair, Law
+
+Test = Callable[..., None]
+
+
+def searched(cases: Callable[[Test], Test], *, examples: int, study: int) -> Callable[[Test], Test]:
+    """A property for `cases`, a `given`: so many examples by default, and `study` of them in a slow copy."""
+
+    def decorate(test: Test) -> Test:
+        def with_examples(number: int) -> Test:
+            @wraps(test)
+            def body(*arguments: Any, **named: Any) -> None:
+                test(*arguments, **named)
+
+            return cases(settings(max_examples=number, deadline=None)(body))
+
+        copies = {number: with_examples(number) for number in (examples, study)}
+
+        @pytest.mark.parametrize("examples", [examples, pytest.param(study, marks=pytest.mark.slow)])
+        @wraps(test, updated=())
+        def run(examples: int, **fixtures: Any) -> None:
+            copies[examples](**fixtures)
+
+        signature = inspect.signature(copies[examples])
+        chosen = inspect.Parameter("examples", inspect.Parameter.KEYWORD_ONLY)
+        setattr(run, "__signature__", signature.replace(parameters=[*signature.parameters.values(), chosen]))  # noqa: B010
+        tried: Test = run
+        return tried
+
+    return decorate
 
 
 def flip_probabilities(low: float = 0.01, high: float = 0.49) -> st.SearchStrategy[float]:

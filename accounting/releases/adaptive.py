@@ -21,6 +21,7 @@ import scipy
 from accounting.composition.shifted import conversion
 from accounting.errors import require_real
 from accounting.numerics.pmf import Array
+from accounting.numerics.profile import RELATIVE_PAD
 from accounting.releases.composing import basic_delta, basic_epsilon, exact_sum, finite
 from accounting.releases.cut_curve import Ratios
 from accounting.releases.release import Part, Release
@@ -161,8 +162,12 @@ def _price(rule: AdaptiveFilter, part: Part) -> Price:
 
 
 def _profile_cuts(rule: AdaptiveFilter, part: Part) -> tuple[Array, Array, Array]:
-    """For a cut at each point of the profile: the mass cut off, ρ at the filter's order, and the largest loss left."""
+    """For a cut at each point of the profile: the mass cut off, ρ at the filter's order, and the largest loss left.
+
+    ρ is at most α − 1 times the largest loss.
+    """
     epsilons, deltas = part.profile.columns()
     ratios, order = Ratios.of(part.profile), np.array([rule.order])
     rhos = np.array([float(ratios.log_moments(order, epsilon)[0]) for epsilon in epsilons])
-    return deltas, np.maximum(rhos, 0.0), epsilons
+    most = (rule.order - 1.0) * epsilons * (1.0 + RELATIVE_PAD)
+    return deltas, np.clip(rhos, 0.0, most), epsilons

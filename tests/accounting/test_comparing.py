@@ -183,8 +183,9 @@ def test_advice_names_the_smaller_error(changes: dict[str, Any], best: str) -> N
         assert f"{one.total_error:.3g}" in text
 
 
-def test_plans_with_classes_carry_the_advice() -> None:
-    asked: dict[str, Any] = {**SMALL, "bitsum": "poisson", "accountant": "basic"}
+@pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
+def test_plans_with_classes_carry_the_advice(bitsum: str) -> None:
+    asked: dict[str, Any] = {**SMALL, "bitsum": bitsum, "accountant": "basic"}
     for labels in ({"label_epsilon": 0.5}, {"labels": "joint"}):
         plan = plan_budget(**asked, classes=2, **labels)
         assert plan.reasons[-1].startswith("labels: 'joint' has the smaller")

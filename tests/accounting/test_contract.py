@@ -5,14 +5,14 @@ from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.composed_contracts import classifier_contract, seeded_contract
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.mechanisms import LabelResponse
-from tests.strategies import contracts, guarantees
+from tests.strategies import contracts, guarantees, searched
 
 LEAF = Contract(
     component="bitsum",
@@ -40,8 +40,7 @@ def every_part(contract: Contract) -> Iterator[Contract]:
         yield from every_part(part)
 
 
-@given(contracts())
-@settings(max_examples=10)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_json_round_trip(contract: Contract) -> None:
     text = json.dumps(contract.to_json(), allow_nan=False)
     assert Contract.from_json(json.loads(text)) == contract
@@ -65,8 +64,7 @@ def test_editing_the_json_does_not_edit_the_contract() -> None:
     assert len(TREE.parts) == 2
 
 
-@given(contracts())
-@settings(max_examples=10)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_the_tree_says_everything(contract: Contract) -> None:
     lines = contract.tree().splitlines()
     text = contract.tree()
@@ -85,8 +83,7 @@ def test_the_tree_says_everything(contract: Contract) -> None:
     assert len(lines) == sum(said)
 
 
-@given(contracts())
-@settings(max_examples=10)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_checked_and_assumed_stay_apart(contract: Contract) -> None:
     bodies = [line.lstrip("│├└─ ") for line in contract.tree().splitlines()]
     for word in ("checked", "assumed"):
@@ -155,8 +152,7 @@ def densities(draw: st.DrawFn) -> Contract:
 labels = st.builds(LabelResponse, n_classes=st.integers(2, 9), label_epsilon=st.floats(0.1, 20.0))
 
 
-@given(kdes=st.lists(densities(), min_size=1, max_size=3), label=labels)
-@settings(max_examples=30)
+@searched(given(kdes=st.lists(densities(), min_size=1, max_size=4), label=labels), examples=30, study=100)
 def test_a_classifier_promises_what_each_of_its_classes_keeps(kdes: list[Contract], label: LabelResponse) -> None:
     """A user is in one class that nobody knows beforehand: features are as safe as in the weakest of them."""
     contract = classifier_contract(kdes, label)
@@ -208,8 +204,7 @@ def test_one_class_without_protection_from_the_shuffler_leaves_none() -> None:
     assert empty == [(Adjacency.FEATURES, View.LOCAL), (Adjacency.RECORD, View.LOCAL)]
 
 
-@given(contracts())
-@settings(max_examples=10)  # each contract has many parts
+@searched(given(contracts()), examples=40, study=100)
 def test_a_seed_empties_every_promise_and_shows_what_it_would_have_been(contract: Contract) -> None:
     seeded = seeded_contract(contract)
     assert seeded.component == f"NOT PRIVATE (seeded randomness): {contract.component}"

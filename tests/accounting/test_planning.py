@@ -6,11 +6,12 @@ import copy
 import dataclasses
 import json
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import InfeasibleError, InvalidInputError, Plan, PlanRequest, plan_budget
@@ -18,6 +19,7 @@ from accounting.choosing import choose
 from accounting.composition import LADDER
 from accounting.mechanisms import BitsumProtocol, Pure
 from tests.plans import plan_for
+from tests.strategies import searched
 
 STANDARD: dict[str, Any] = {
     "users": 30_000,
@@ -29,6 +31,8 @@ STANDARD: dict[str, Any] = {
     "delta": 1e-6,
 }
 SMALL: dict[str, Any] = {"users": 2_000, "dim": 16, "repetitions": 16, "epsilon": 1.0, "delta": 1e-6}
+USERS = operator.itemgetter("users")
+AUTO = pytest.param("auto", marks=pytest.mark.slow)
 
 
 def chosen(accountant: str) -> BitsumProtocol:
@@ -64,11 +68,13 @@ def test_pld_reaches_the_promised_noise() -> None:
     assert flip_probability > 0.0930, "below what the homogeneous worst case alone needs"
 
 
-def test_auto_accountant_is_the_tightest() -> None:
-    few = {**SMALL, "users": 300, "allow_useless": True}
-    protocol, rung, _ = choose(PlanRequest(**few))
+@pytest.mark.parametrize(
+    "asked", [SMALL | {"users": 300, "allow_useless": True}, pytest.param(STANDARD, marks=pytest.mark.slow)], ids=USERS
+)
+def test_auto_accountant_is_the_tightest(asked: dict[str, Any]) -> None:
+    protocol, rung, _ = choose(PlanRequest(**asked))
     assert rung.name == "pld"
-    assert protocol.rmse() == choose(PlanRequest(**few, accountant="pld"))[0].rmse()
+    assert protocol.rmse() == choose(PlanRequest(**asked, accountant="pld"))[0].rmse()
 
 
 def test_three_negative_binomial_needs_about_88() -> None:
@@ -76,9 +82,10 @@ def test_three_negative_binomial_needs_about_88() -> None:
     assert 86.0 < protocol.rmse() < 90.0
 
 
+@pytest.mark.parametrize("asked", [SMALL, pytest.param(STANDARD, marks=pytest.mark.slow)], ids=USERS)
 @pytest.mark.parametrize("accountant", ["basic", "advanced", "pld"])
-def test_used_rung_proves_the_promise_and_little_more(accountant: str) -> None:
-    plan = plan_for(**SMALL, accountant=accountant)
+def test_used_rung_proves_the_promise_and_little_more(accountant: str, asked: dict[str, Any]) -> None:
+    plan = plan_for(**asked, accountant=accountant)
     achieved = plan.ladder[accountant]
     assert achieved is not None
     assert 0.998 * plan.request.epsilon <= achieved <= plan.request.epsilon
@@ -98,7 +105,19 @@ def test_a_thousandth_less_noise_fails(bitsum: str, accountant: str) -> None:
 # --- laws ---
 
 
-def noise_falls(  # noqa: PLR0917
+@searched(
+    given(
+        bitsum=st.sampled_from(["rr", "poisson"]),
+        users=st.integers(20, 500),
+        factor=st.floats(1.2, 20.0),
+        epsilon=st.floats(0.2, 5.0),
+        log_delta=st.floats(-9.0, -2.0),
+        repetitions=st.integers(1, 60),
+    ),
+    examples=3,
+    study=30,
+)
+def test_more_users_larger_epsilon_or_delta_never_need_more_noise(  # noqa: PLR0917
     bitsum: str, users: int, factor: float, epsilon: float, log_delta: float, repetitions: int
 ) -> None:
     """Noise per user (p of RR) or in total (λ of Poisson), up to the tolerance of the calibration and of the cells."""
@@ -117,31 +136,9 @@ def noise_falls(  # noqa: PLR0917
     assert level(delta=min(0.1, base["delta"] * factor)) <= noise
 
 
-any_request = given(
-    bitsum=st.sampled_from(["rr", "poisson"]),
-    users=st.integers(20, 500),
-    factor=st.floats(1.2, 20.0),
-    epsilon=st.floats(0.2, 5.0),
-    log_delta=st.floats(-9.0, -2.0),
-    repetitions=st.integers(1, 60),
-)
-
-
-@settings(max_examples=3)
-@any_request
-def test_more_users_larger_epsilon_or_delta_never_need_more_noise(**request: Any) -> None:
-    noise_falls(**request)
-
-
-@pytest.mark.slow
-@settings(max_examples=30)
-@any_request
-def test_more_of_anything_never_needs_more_noise_at_many_requests(**request: Any) -> None:
-    noise_falls(**request)
-
-
-def test_rungs_are_ordered() -> None:
-    noise = [rmse(accountant=name, users=300, repetitions=100) for name in ("basic", "advanced", "pld")]
+@pytest.mark.parametrize("users", [300, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_rungs_are_ordered(users: int) -> None:
+    noise = [rmse(accountant=name, users=users, repetitions=100) for name in ("basic", "advanced", "pld")]
     assert noise[0] > noise[1] > noise[2]
 
 
@@ -191,8 +188,9 @@ def test_min_users_sets_the_noise_and_all_users_set_the_error() -> None:
     assert cautious.bitsum_rmse == pytest.approx(survived.bitsum_rmse * math.sqrt(2.0))
 
 
-def test_label_guarantees() -> None:
-    plan = plan_for(**SMALL, accountant="basic", classes=4, label_epsilon=5.0)
+@pytest.mark.parametrize("accountant", ["basic", AUTO])
+def test_label_guarantees(accountant: str) -> None:
+    plan = plan_for(**SMALL, accountant=accountant, classes=4, label_epsilon=5.0)
     found = {(str(g.adjacency), str(g.view)): (g.epsilon, g.delta) for g in plan.guarantees}
     for view in ("communication", "model"):
         assert found["replace-one-features", view] == (1.0, 1e-6)
@@ -217,10 +215,11 @@ def test_whole_numbers_and_reals_ask_for_the_same_document() -> None:
     assert json.dumps(whole.to_json()) == json.dumps(real.to_json())
 
 
+@pytest.mark.parametrize("accountant", ["basic", AUTO])
 @pytest.mark.parametrize("bitsum", ["rr", "poisson", "pure"])
-def test_json_round_trip(bitsum: str) -> None:
+def test_json_round_trip(bitsum: str, accountant: str) -> None:
     """With advice on labels where that takes no time."""
-    request = {**SMALL, "accountant": "basic", "bitsum": bitsum, "classes": 3, "label_epsilon": 2.0}
+    request = {**SMALL, "accountant": accountant, "bitsum": bitsum, "classes": 3, "label_epsilon": 2.0}
     plan = plan_budget(**request) if bitsum == "pure" else plan_for(**request)
     text = plan.dumps()
     assert Plan.from_json(json.loads(text)) == plan
@@ -238,8 +237,9 @@ def test_json_round_trip(bitsum: str) -> None:
     assert document["error"]["predicted_rmse"] <= document["error"]["sup_rmse_bound"]
 
 
-def test_explain_names_every_number() -> None:
-    plan = plan_for(**SMALL, accountant="pld")
+@pytest.mark.parametrize("accountant", ["pld", AUTO])
+def test_explain_names_every_number(accountant: str) -> None:
+    plan = plan_for(**SMALL, accountant=accountant)
     text = plan.explain()
     for number in (plan.epsilon_0, plan.bitsum_rmse, plan.parameters["flip_probability"], plan.ladder["advanced"]):
         assert f"{number:.6g}" in text
@@ -436,8 +436,9 @@ def test_parameters_of_another_protocol_are_found(small_plan: dict[str, Any]) ->
         Plan.from_json({**small_plan, "bitsum": "rr"}).verify()
 
 
-def test_a_plan_is_what_follows_from_its_parameters() -> None:
-    plan = plan_for(**SMALL, accountant="pld")
+@pytest.mark.parametrize("accountant", ["pld", AUTO])
+def test_a_plan_is_what_follows_from_its_parameters(accountant: str) -> None:
+    plan = plan_for(**SMALL, accountant=accountant)
     assert plan.recomputed() == plan
 
 

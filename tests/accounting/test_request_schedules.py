@@ -26,7 +26,8 @@ from tests.plans import plan_for
 DOCUMENTS = Path(__file__).parent / "documents"
 WEEKLY: dict[str, Any] = {"users": 400, "dim": 4, "repetitions": 6, "epsilon": 2.0, "delta": 1e-5}
 QUICK: dict[str, Any] = {**WEEKLY, "bitsum": "poisson", "accountant": "advanced"}
-LABELED: dict[str, Any] = {**WEEKLY, "accountant": "advanced", "classes": 2, "label_epsilon": 1.5}
+LABELED: dict[str, Any] = {**WEEKLY, "classes": 2, "label_epsilon": 1.5}
+AUTO = pytest.param("auto", marks=pytest.mark.slow)
 TINY: dict[str, Any] = {"users": 4, "dim": 1, "epsilon": 2.0, "delta": 0.02, "allow_useless": True}
 Laws = NDArray[np.float64]
 
@@ -57,16 +58,18 @@ def test_squared_shifts_of_all_releases_add_up_and_their_coins_are_not_counted_o
     assert facts.paper_touched.total == facts.touched.total == 32
 
 
+@pytest.mark.parametrize("numbers", [(1, 4, 20), pytest.param((1, 2, 5, 20), marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize("bitsum", ["rr", "poisson"])
-def test_more_releases_never_need_less_noise(bitsum: str) -> None:
-    plans = [plan_for(**WEEKLY, bitsum=bitsum, accountant="pld", releases=times) for times in (1, 4, 20)]
+def test_more_releases_never_need_less_noise(bitsum: str, numbers: tuple[int, ...]) -> None:
+    plans = [plan_for(**WEEKLY, bitsum=bitsum, accountant="pld", releases=times) for times in numbers]
     for fewer, more in itertools.pairwise(plans):
         assert more.bitsum_rmse > 1.2 * fewer.bitsum_rmse
         assert more.baselines[0].predicted_rmse > fewer.baselines[0].predicted_rmse
 
 
-def test_the_contract_is_for_all_releases_and_says_so() -> None:
-    plan = plan_for(**WEEKLY, accountant="pld", releases=4)
+@pytest.mark.parametrize("accountant", ["pld", AUTO])
+def test_the_contract_is_for_all_releases_and_says_so(accountant: str) -> None:
+    plan = plan_for(**WEEKLY, accountant=accountant, releases=4)
     local = next(promise for promise in plan.guarantees if promise.view is View.LOCAL)
     flip = plan.parameters["flip_probability"]
     assert local.epsilon == pytest.approx(4 * 6 * math.log((1 - flip) / flip))
@@ -81,9 +84,10 @@ def test_the_contract_is_for_all_releases_and_says_so() -> None:
     assert Plan.from_json(json.loads(plan.dumps())) == plan
 
 
-def test_the_label_is_reported_in_every_release() -> None:
+@pytest.mark.parametrize("accountant", ["advanced", AUTO])
+def test_the_label_is_reported_in_every_release(accountant: str) -> None:
     """T reports of pure ε_lbl: the likeliest sequence has the ratio e^{Tε_lbl}, so nothing smaller can be promised."""
-    plan = plan_for(**LABELED, releases=3)
+    plan = plan_for(**LABELED, accountant=accountant, releases=3)
     promised = {(one.adjacency, one.view): one for one in plan.guarantees}
     response = plan.request.label_response()
     assert response is not None
@@ -99,8 +103,9 @@ def test_the_label_is_reported_in_every_release() -> None:
     assert separate.request.epsilon + 3 * (separate.request.label_epsilon or 0.0) == pytest.approx(6.5)
 
 
-def test_nobody_is_charged_one_report_of_the_label_for_all() -> None:
-    plan = plan_for(**LABELED, releases=3)
+@pytest.mark.parametrize("accountant", ["advanced", AUTO])
+def test_nobody_is_charged_one_report_of_the_label_for_all(accountant: str) -> None:
+    plan = plan_for(**LABELED, accountant=accountant, releases=3)
     release = Release.of_plan("a year", plan)
     assert len(release.parts) == 1 + 3
     assert release.collections == 3
@@ -196,13 +201,14 @@ def test_documents_from_before_there_were_schedules_load_with_their_hash(name: s
     assert (plan.request.releases, plan.request.dropout, plan.request.colluders) == (1, 0.0, 0.0)
 
 
-def test_one_release_is_what_a_request_without_the_field_says() -> None:
+@pytest.mark.parametrize("asked", [QUICK, pytest.param(WEEKLY, marks=pytest.mark.slow)], ids=["quick", "auto"])
+def test_one_release_is_what_a_request_without_the_field_says(asked: dict[str, Any]) -> None:
     assert PlanRequest(**WEEKLY, releases=1) == PlanRequest(**WEEKLY)
     assert "releases" not in PlanRequest(**WEEKLY, releases=1).to_json()
     several = PlanRequest(**WEEKLY, releases=2)
     assert several.to_json()["releases"] == 2
     assert PlanRequest(**several.to_json()) == several
-    altered = {**plan_for(**QUICK, releases=2).to_json(), "request": PlanRequest(**QUICK, releases=3).to_json()}
+    altered = {**plan_for(**asked, releases=2).to_json(), "request": PlanRequest(**asked, releases=3).to_json()}
     with pytest.raises(InvalidInputError, match="do not keep"):
         Plan.from_json(altered).verify()
 
@@ -210,9 +216,12 @@ def test_one_release_is_what_a_request_without_the_field_says() -> None:
 # --- inverse questions
 
 
-def test_the_most_releases_for_a_target_error() -> None:
-    plan = plan_for(**QUICK, releases=5)
-    wanted = {**QUICK, "target_error": plan.error.total * 1.0001}
+@pytest.mark.parametrize(
+    "asked", [QUICK, pytest.param({**WEEKLY, "accountant": "pld"}, marks=pytest.mark.slow)], ids=["quick", "pld"]
+)
+def test_the_most_releases_for_a_target_error(asked: dict[str, Any]) -> None:
+    plan = plan_for(**asked, releases=5)
+    wanted = {**asked, "target_error": plan.error.total * 1.0001}
     solved = solve("releases", **wanted)
     assert solved.request.releases == 5
     assert solved.parameters == plan.parameters
@@ -224,11 +233,12 @@ def test_the_most_releases_for_a_target_error() -> None:
     assert LONGEST_SCHEDULE > 24 * 366
 
 
-def test_other_questions_hold_the_number_of_releases() -> None:
-    plan = plan_for(**WEEKLY, accountant="pld", releases=4)
+@pytest.mark.parametrize("times", [4, pytest.param(5, marks=pytest.mark.slow)])
+def test_other_questions_hold_the_number_of_releases(times: int) -> None:
+    plan = plan_for(**WEEKLY, accountant="pld", releases=times)
     wanted = {name: value for name, value in WEEKLY.items() if name != "epsilon"}
-    solved = solve("epsilon", **wanted, accountant="pld", releases=4, target_error=plan.error.total)
-    assert solved.request.releases == 4
+    solved = solve("epsilon", **wanted, accountant="pld", releases=times, target_error=plan.error.total)
+    assert solved.request.releases == times
     assert solved.request.epsilon == pytest.approx(2.0, rel=5e-3)
     assert rebuild("rr", 400, solved.parameters).rmse() == pytest.approx(plan.bitsum_rmse, rel=1e-2)
 

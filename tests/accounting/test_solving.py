@@ -44,11 +44,11 @@ def test_smallest_repetitions() -> None:
     assert predicted(**QUICK, users=5_000, epsilon=1.0, repetitions=plan.request.repetitions - 1) > 0.2
 
 
-def test_theorem_3_3_is_a_special_case() -> None:
+@pytest.mark.parametrize(("alpha", "epsilon"), [(0.8, 20.0), pytest.param(0.5, 8.0, marks=pytest.mark.slow)])
+def test_theorem_3_3_is_a_special_case(alpha: float, epsilon: float) -> None:
     """Given α, I = O(1/α²) repetitions reach supRMSE α by Theorem 3.2's own bound and the published 3NB."""
-    alpha = 0.8
     request = {**BASE, "bitsum": "3nb", "accountant": "paper"}
-    plan = solve("repetitions", target_error=alpha, measure="bound", epsilon=20.0, users=100_000, **request)
+    plan = solve("repetitions", target_error=alpha, measure="bound", epsilon=epsilon, users=100_000, **request)
     assert plan.sup_rmse_bound is not None
     assert plan.sup_rmse_bound <= alpha
     repetitions = plan.request.repetitions
@@ -59,8 +59,9 @@ def test_theorem_3_3_is_a_special_case() -> None:
     assert plan.sup_rmse_bound == sup_error_bound(facts, 100_000, plan.bitsum_rmse)
 
 
-def test_message_limit_alone() -> None:
-    plan = solve("epsilon", max_messages=40.0, users=1_000, repetitions=4, **{**QUICK, "accountant": "basic"})
+@pytest.mark.parametrize("repetitions", [4, pytest.param(16, marks=pytest.mark.slow)])
+def test_message_limit_alone(repetitions: int) -> None:
+    plan = solve("epsilon", max_messages=40.0, users=1_000, repetitions=repetitions, **{**QUICK, "accountant": "basic"})
     assert plan.messages_per_user <= 40.0
     assert plan.request.epsilon > 0.01
 

@@ -22,7 +22,7 @@ from privkde.draws.randomness import ByteStream
 from privkde.learning.baselines import baseline
 from privkde.storage.user_blocks import MOST_ROWS
 from tests.plans import plan_for
-from tests.privkde.learning.test_baselines import DIM, GROUPS, Floats, family_of, plan_of, rows, stream
+from tests.privkde.learning.test_baselines import DIM, Floats, family_of, groups, plan_of, rows, stream
 from tests.privkde.unplanned import small_laws, unplanned
 
 
@@ -91,10 +91,10 @@ def test_the_planned_flips_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(local_baseline, "RandomizedResponseBitsum", noticed)
     plans = [plan_of("gaussian"), plan_of("gaussian", 100)]
-    found = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
+    found = local_sums(family_of("gaussian"), plans, rows(168), groups(168), stream=stream())
     assert used == [baseline(plan, "local").contract.parameters["flip_probability"] for plan in plans]
-    assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
-    again = local_sums(family_of("gaussian"), plans, rows(), GROUPS, stream=stream())
+    assert found.n_users == (84, 84)
+    again = local_sums(family_of("gaussian"), plans, rows(168), groups(168), stream=stream())
     np.testing.assert_array_equal(found.sums, again.sums)
     assert not np.array_equal(found.sums[0], found.sums[1]), "each group draws for itself; single sums may agree"
 

@@ -254,3 +254,19 @@ class TestModel:
         for count in (4, 257):
             with pytest.raises(InvalidInputError, match=f"max_tokens={count}"):
                 embed_texts([text], max_tokens=count)
+
+
+def test_a_packaged_model_that_was_altered_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "model" / "1_Pooling").mkdir(parents=True)
+    weights = tmp_path / "model" / "1_Pooling" / "weights"
+    weights.write_bytes(b"published")
+    monkeypatch.setattr(embedding, "files", lambda _: tmp_path)
+    monkeypatch.setattr(embedding, "MODEL_SHA256", embedding.model_sha256(tmp_path / "model"))
+    assert embedding._packaged_model() == tmp_path / "model"
+    weights.write_bytes(b"publishes")
+    with pytest.raises(InvalidInputError, match="altered or is another version"):
+        embedding._packaged_model()
+    weights.write_bytes(b"published")
+    weights.rename(tmp_path / "model" / "weights")
+    with pytest.raises(InvalidInputError, match="altered or is another version"):
+        embedding._packaged_model()

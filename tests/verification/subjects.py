@@ -29,8 +29,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "joint-gaussian": {"labels": "joint", "classes": 3},
     "joint-exponential": {"kernel": "exponential", "labels": "joint", "classes": 3},
 }
+RESPONSES = {f"{kind}-rr": {**asked, "bitsum": "rr"} for kind, asked in KINDS.items() if kind not in BITSUMS}
+"""Kernels and labels with randomized response, for slow tests."""
 
 
 def subject(kind: str) -> Subject:
     """The subject of this kind."""
-    return Subject(plan=plan_for(**{**SMALL, **KINDS[kind]}))
+    return Subject(plan=plan_for(**{**SMALL, **(KINDS | RESPONSES)[kind]}))

@@ -10,7 +10,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import fft
 
@@ -31,7 +31,7 @@ from accounting.mechanisms import (
 from accounting.mechanisms.randomized_response import lemma_4_8, lemma_4_8_epsilon
 from accounting.numerics.profile import LossGrid, Pair
 from tests.slow_twins import compose, repeated_response_delta
-from tests.strategies import deltas, epsilons, flip_probabilities, user_counts
+from tests.strategies import deltas, epsilons, flip_probabilities, searched, user_counts
 from verification.exact.rational_twins import ExactPair, response_pairs
 
 PLD = PrivacyLossComposition()
@@ -225,15 +225,18 @@ def test_equal_data_of_the_others_is_not_the_worst_of_two_instances(n_users: int
     assert exact <= claimed_delta(PLD, law, 2, epsilon, exact) < 1.10 * exact
 
 
-@pytest.mark.parametrize("times", [25, pytest.param(26, marks=pytest.mark.slow)])
-def test_two_blocks_bound_every_dataset(times: int) -> None:
+@pytest.mark.parametrize(
+    ("times", "epsilons"),
+    [(25, (1.5,)), *(pytest.param(times, (0.5, 1.5, 3.0), marks=pytest.mark.slow) for times in (25, 26))],
+)
+def test_two_blocks_bound_every_dataset(times: int, epsilons: tuple[float, ...]) -> None:
     """25 instances are covered by two blocks of 13; sequences with some ones among the others, in fractions."""
     p = Fraction(7, 16)
     zero, one = response_pairs(2, p)
     assert block_size(times) == 13
     sequences = [compose([zero] * j + [one] * (times - j)) for j in (0, 6, 13, times)]
     ratios = []
-    for epsilon in (0.5, 1.5, 3.0) if times == 26 else (1.5,):
+    for epsilon in epsilons:
         exact = max(float(pair.hockey_stick(gamma(epsilon))) for pair in sequences)
         claimed = claimed_delta(PLD, rr(2, p), times, epsilon, exact)
         assert exact <= claimed
@@ -274,8 +277,7 @@ protocols = st.one_of(
 )
 
 
-@given(protocols, st.integers(1, 120), deltas(-9.0, -3.0))
-@settings(max_examples=8)
+@searched(given(protocols, st.integers(1, 120), deltas(-9.0, -3.0)), examples=15, study=60)
 def test_the_exact_composition_is_the_tightest(law: BitsumProtocol, times: int, delta: float) -> None:
     found = {rung.name: rung.achieved_epsilon(law, touched(times), delta) for rung in SOUND_RUNGS}
     assert all(epsilon is not None for epsilon in found.values())
@@ -301,8 +303,7 @@ def test_one_instance_is_the_instance() -> None:
     assert PLD.excess(law, touched(1), 1.0, 1e-6, certified=True) == pytest.approx(math.log(law.delta(1.0) / 1e-6))
 
 
-@given(protocols, st.integers(2, 200), deltas(-12.0, -3.0))
-@settings(max_examples=5)
+@searched(given(protocols, st.integers(2, 200), deltas(-12.0, -3.0)), examples=5, study=10)
 def test_the_achieved_epsilon_is_where_the_excess_vanishes(law: BitsumProtocol, times: int, delta: float) -> None:
     for rung in SOUND_RUNGS:
         epsilon = rung.achieved_epsilon(law, touched(times), delta)
@@ -492,27 +493,12 @@ def test_a_doctored_inverse_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     assert Paper().achieved_epsilon(law, touched(768), 1e-6) is None
 
 
-published_requests = given(user_counts(5_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0))
-
-
-@published_requests
-@settings(max_examples=3)
+@searched(
+    given(user_counts(5_000, 100), st.integers(1, 300), epsilons(3.0, 0.3), deltas(-9.0, -3.0)), examples=3, study=30
+)
 def test_the_published_calibration_of_rr_keeps_its_promise(
     n_users: int, times: int, epsilon: float, delta: float
 ) -> None:
-    the_published_calibration_keeps_its_promise(n_users, times, epsilon, delta)
-
-
-@pytest.mark.slow
-@published_requests
-@settings(max_examples=30)
-def test_the_published_calibration_of_rr_keeps_many_promises(
-    n_users: int, times: int, epsilon: float, delta: float
-) -> None:
-    the_published_calibration_keeps_its_promise(n_users, times, epsilon, delta)
-
-
-def the_published_calibration_keeps_its_promise(n_users: int, times: int, epsilon: float, delta: float) -> None:
     law = published(times, epsilon, delta).design(RandomizedResponse, n_users)
     assert Paper().excess(law, touched(times), epsilon, delta, certified=True) <= 0.0
     achieved = Advanced().achieved_epsilon(law, touched(times), delta)

@@ -119,8 +119,12 @@ def test_we_charge_missing_mass_to_infinite_loss() -> None:
     loss = dominating(half, 0.1, 5)
     assert loss.infinite >= 0.5
     assert Repeated([(loss, 2)]).delta(0.1) >= 1 - 0.5**2
-    law = RandomizedResponse(n_users=10**5, flip_probability=0.3)
-    assert binomial(10**5 - 1, 0.3).missing > 0.0
+
+
+@pytest.mark.parametrize("n_users", [10**5, pytest.param(10**6, marks=pytest.mark.slow)])
+def test_the_mass_that_long_laws_leave_out_is_charged(n_users: int) -> None:
+    law = RandomizedResponse(n_users=n_users, flip_probability=0.3)
+    assert binomial(n_users - 1, 0.3).missing > 0.0
     assert law.pair(0).missing > 0.0
     assert law.delta(5.0) >= law.pair(0).missing
 

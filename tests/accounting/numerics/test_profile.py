@@ -19,7 +19,7 @@ from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_delta
 from tests.accounting.numerics.test_losses_traps import as_dp_accounting
 from tests.slow_twins import compose, repeated_response_delta, response_pair
-from tests.strategies import deltas, epsilons, exact_pairs, rounded
+from tests.strategies import deltas, epsilons, exact_pairs, rounded, searched
 from verification.exact.rational_twins import (
     ExactPair,
     adaptive_hockey_stick,
@@ -161,8 +161,7 @@ def test_smallest_epsilon_finds_everything_up_to_the_largest() -> None:
 # --- the grid -------------------------------------------------------------------------------------
 
 
-@given(exact_pairs(), st.integers(1, 60), st.floats(0.05, 6.0))
-@settings(max_examples=40)
+@searched(given(exact_pairs(), st.integers(1, 60), st.floats(0.05, 6.0)), examples=40, study=100)
 def test_a_table_is_the_exact_profile_at_grid_points(pair: ExactPair, n_steps: int, end: float) -> None:
     grid = grid_to(end, n_steps)
     table = table_of(pair, grid)
@@ -192,8 +191,11 @@ def test_a_table_keeps_a_tail_far_below_the_mass_beneath_it() -> None:
     assert table[2] >= tail  # ε = 1, where P's other half stops counting
 
 
-@given(exact_pairs(infinite_losses=False), st.sampled_from([1, 10, 1000]), st.sampled_from([1e-3, 1e-9]))
-@settings(max_examples=40)
+@searched(
+    given(exact_pairs(infinite_losses=False), st.sampled_from([1, 10, 1000]), st.sampled_from([1e-3, 1e-9])),
+    examples=40,
+    study=100,
+)
 def test_a_grid_for_a_pair_ends_where_little_is_left(pair: ExactPair, times: int, negligible: float) -> None:
     fast = rounded(pair)
     grid = LossGrid.for_pair(fast, n_compositions=times, negligible=negligible)
@@ -217,8 +219,7 @@ def test_disjoint_laws_have_no_privacy_and_say_so() -> None:
     assert Repeated([(loss, 2)]).delta(5.0) == 1.0
 
 
-@given(exact_pairs(), exact_pairs())
-@settings(max_examples=40)
+@searched(given(exact_pairs(), exact_pairs()), examples=40, study=100)
 def test_joining_tables_is_the_least_table_above_both(one: ExactPair, other: ExactPair) -> None:
     grid = grid_to(2.0, 20)
     a, b = table_of(one, grid), table_of(other, grid)
@@ -247,8 +248,7 @@ def test_tables_on_different_grids_do_not_meet() -> None:
 # --- the dominating pair --------------------------------------------------------------------------
 
 
-@given(exact_pairs(), st.integers(2, 80))
-@settings(max_examples=40)
+@searched(given(exact_pairs(), st.integers(2, 80)), examples=40, study=100)
 def test_masses_sum_to_one(pair: ExactPair, n_steps: int) -> None:
     """Up to the pad: where no mass is left at loss 0, the pad of the others shows."""
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, n_steps)))
@@ -259,8 +259,7 @@ def test_masses_sum_to_one(pair: ExactPair, n_steps: int) -> None:
         assert total == pytest.approx(1.0, abs=1e-9)
 
 
-@given(exact_pairs(), st.integers(2, 80))
-@settings(max_examples=40)
+@searched(given(exact_pairs(), st.integers(2, 80)), examples=40, study=100)
 def test_connect_the_dots_agrees_with_dp_accounting(pair: ExactPair, n_steps: int) -> None:
     grid = fine_grid(pair, n_steps)
     profile = np.array([float(pair.hockey_stick(gamma(i * grid.step))) for i in range(-n_steps, n_steps + 1)])
@@ -279,8 +278,7 @@ def test_connect_the_dots_agrees_with_dp_accounting(pair: ExactPair, n_steps: in
     assert float(np.sum(ours.masses)) + ours.infinite == pytest.approx(1.0, abs=1e-9)
 
 
-@given(exact_pairs(), st.integers(1, 40), epsilons(3.0, -3.0))
-@settings(max_examples=40)
+@searched(given(exact_pairs(), st.integers(1, 40), epsilons(3.0, -3.0)), examples=40, study=100)
 def test_a_dominating_pair_lies_above_the_exact_profile(pair: ExactPair, n_steps: int, epsilon: float) -> None:
     """At every ε, negative ones included, and with equality at grid points."""
     grid = fine_grid(pair, n_steps)
@@ -294,8 +292,7 @@ def test_a_dominating_pair_lies_above_the_exact_profile(pair: ExactPair, n_steps
         assert exact - ULPS <= found <= exact * (1 + 1e-6) + 1e-13  # a loss may sit on the end of the grid
 
 
-@given(exact_pairs(), st.integers(1, 40), epsilons(3.0))
-@settings(max_examples=40)
+@searched(given(exact_pairs(), st.integers(1, 40), epsilons(3.0)), examples=40, study=100)
 def test_composing_once_is_the_dominating_pair_itself(pair: ExactPair, n_steps: int, epsilon: float) -> None:
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, n_steps)))
     at_once = delta_of(loss.losses(), loss.masses, loss.infinite, epsilon)
@@ -318,8 +315,7 @@ def test_the_supremum_of_two_profiles_becomes_one_pair_above_both() -> None:
 # --- composition ----------------------------------------------------------------------------------
 
 
-@given(exact_pairs(4), st.integers(1, 25), st.integers(1, 12), st.floats(0.0, 1.0))
-@settings(max_examples=40, deadline=None)
+@searched(given(exact_pairs(4), st.integers(1, 25), st.integers(1, 12), st.floats(0.0, 1.0)), examples=40, study=60)
 def test_composing_k_times_equals_k_single_compositions(
     pair: ExactPair, n_steps: int, times: int, share: float
 ) -> None:
@@ -345,8 +341,7 @@ def test_composition_agrees_with_dp_accounting_where_that_is_accurate(times: int
     assert compared >= 3
 
 
-@given(exact_pairs(3), st.integers(2, 4), epsilons(4.0))
-@settings(max_examples=15, deadline=None)
+@searched(given(exact_pairs(3), st.integers(2, 4), epsilons(4.0)), examples=15, study=60)
 @example(one_bit(QUARTER), 4, 2.0)
 @example(response_pair([0, 1], QUARTER), 4, 0.5)
 def test_composition_is_above_the_exact_product_and_within_one_percent(
@@ -423,8 +418,7 @@ def test_composed_epsilon_is_infinite_if_the_infinite_mass_is_too_large() -> Non
     assert Repeated([(loss, 2)]).delta(0.1) == pytest.approx(exact, rel=1e-6)
 
 
-@given(exact_pairs(5), st.integers(1, 20), epsilons(3.0))
-@settings(max_examples=20, deadline=None)
+@searched(given(exact_pairs(5), st.integers(1, 20), epsilons(3.0)), examples=20, study=60)
 def test_more_instances_never_lower_delta(pair: ExactPair, times: int, epsilon: float) -> None:
     loss = DominatingLoss.from_table(table_of(pair, fine_grid(pair, 50)))
     fewer, more = (Repeated([(loss, k)]).delta(epsilon) for k in (times, times + 1))

@@ -19,6 +19,7 @@ from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
 from tests.accounting.releases.known_releases import SMALL, plain
 from tests.plans import plan_for
+from tests.strategies import searched
 from verification.exact.adaptive_strategies import Admits, Counts, Entry, largest_delta
 
 STEP = 0.1
@@ -58,12 +59,15 @@ def fixed_rule(epsilon: float, delta: float, menu: tuple[Entry, ...]) -> Admits:
     return admits
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.0, 1e-4, 2e-3])), min_size=1, max_size=2, unique=True),
-    st.floats(0.5, 2.0),
-    st.sampled_from([1e-1, 1e-2, 1e-3]),
+@searched(
+    given(
+        st.lists(st.tuples(st.integers(1, 8), st.sampled_from([0.0, 1e-4, 2e-3])), min_size=1, max_size=2, unique=True),
+        st.floats(0.5, 2.0),
+        st.sampled_from([1e-1, 1e-2, 1e-3]),
+    ),
+    examples=15,
+    study=25,
 )
-@settings(max_examples=15, deadline=None)
 def test_no_adaptive_strategy_exceeds_the_promise(kinds: list[tuple[int, float]], epsilon: float, delta: float) -> None:
     menu = tuple(Entry(steps=steps, delta=each) for steps, each in kinds)
     rule = AdaptiveFilter.for_budget(epsilon, delta)
@@ -223,3 +227,14 @@ def test_budgets_without_room_for_a_tail_take_what_adds_up(epsilon: float, delta
 def test_an_order_is_checked() -> None:
     with pytest.raises(InvalidInputError, match="order"):
         AdaptiveFilter(epsilon=1.0, delta=1e-6, order=1.0)
+
+
+@given(st.floats(0.01, 3.0), st.sampled_from([0.0, 1e-9]), st.floats(0.5, 8.0))
+@settings(max_examples=20, deadline=None)
+def test_no_moment_is_dearer_than_the_largest_loss(epsilon: float, delta: float, budget: float) -> None:
+    """P̂ ≤ e^λ Q, so ρ ≤ (α−1)λ; a profile of few points alone gives more."""
+    rule = AdaptiveFilter.for_budget(budget, 1e-6)
+    profile = Profile(points=((0.0, 1.0), (epsilon, delta)))
+    promise = Guarantee(epsilon=epsilon, delta=delta, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    price = rule.price(Release(name="coarse", guarantee=promise, parts=(Part(profile=profile),)))
+    assert price.rho <= (rule.order - 1.0) * price.largest_loss * (1.0 + 1e-8)

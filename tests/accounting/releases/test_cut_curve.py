@@ -7,7 +7,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import InvalidInputError
@@ -17,6 +17,7 @@ from accounting.releases.cut_curve import CutCurve, Ratios
 from accounting.releases.plan_curves import implied_curve
 from accounting.releases.profile_points import Profile
 from tests.accounting.releases.known_releases import worst_pair
+from tests.strategies import searched
 
 ORDERS = np.array([1.2, 2.0, 7.5, 40.0])
 
@@ -40,12 +41,15 @@ def test_the_moments_of_a_worst_pair_are_those_of_its_definition(epsilon: float,
         assert float(ratios.log_moments(np.array([order]), epsilon)[0]) == pytest.approx(math.log(exact), abs=1e-6)
 
 
-@given(
-    st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.01, 1.0)), min_size=2, max_size=6),
-    st.lists(st.floats(0.01, 3.0), min_size=2, max_size=6, unique=True),
-    st.floats(1.05, 30.0),
+@searched(
+    given(
+        st.lists(st.tuples(st.floats(0.01, 1.0), st.floats(0.01, 1.0)), min_size=2, max_size=6),
+        st.lists(st.floats(0.01, 3.0), min_size=2, max_size=6, unique=True),
+        st.floats(1.05, 30.0),
+    ),
+    examples=60,
+    study=200,
 )
-@settings(max_examples=60)
 def test_what_the_points_imply_holds_for_every_pair_below_them(
     masses: list[tuple[float, float]], knots: list[float], order: float
 ) -> None:

@@ -37,18 +37,19 @@ def test_a_plan_alone_costs_what_it_promises_and_ten_cost_far_less_than_ten_time
     assert ten.basic == pytest.approx(10.0)
 
 
-GEOMETRIC: dict[str, Any] = {
-    "users": 500, "kernel": "inner-product", "repetitions": None, "accountant": "geometric", "bound": 1.0
-}  # fmt: skip
+GEOMETRIC: dict[str, Any] = {"kernel": "inner-product", "repetitions": None, "accountant": "geometric", "bound": 1.0}
 
 
 @pytest.mark.parametrize(
     ("more", "epsilon"),
     [
         ({"classes": 2, "label_epsilon": 2.0, "bitsum": "poisson"}, 3.0),
-        (GEOMETRIC, 1.0),
+        pytest.param({"classes": 2, "label_epsilon": 2.0}, 3.0, marks=pytest.mark.slow),
+        (GEOMETRIC | {"users": 500}, 1.0),
+        pytest.param(GEOMETRIC, 1.0, marks=pytest.mark.slow),
         ({"bitsum": "pure", "delta": 0.0, "accountant": "basic", "users": 200, "allow_useless": True}, 1.0),
         ({"accountant": "advanced", "bitsum": "poisson"}, 1.0),
+        pytest.param({"accountant": "advanced"}, 1.0, marks=pytest.mark.slow),
     ],
 )
 def test_every_kind_of_plan_can_be_charged(more: dict[str, Any], epsilon: float) -> None:
@@ -106,8 +107,9 @@ def test_profiles_of_plans_fall_to_a_negligible_rest() -> None:
     assert len(profile.points) > 100
 
 
-def test_geometric_plans_carry_curves_and_fall_far_below_their_delta() -> None:
-    (part,) = released(plan_for(**(SMALL | GEOMETRIC))).parts
+@pytest.mark.parametrize("users", [500, pytest.param(2000, marks=pytest.mark.slow)])
+def test_geometric_plans_carry_curves_and_fall_far_below_their_delta(users: int) -> None:
+    (part,) = released(plan_for(**(SMALL | GEOMETRIC | {"users": users}))).parts
     assert part.profile.points[-1][1] < 1e-4 * 1e-6
     assert min(curve.cut for curve in part.curves) < 1e-4 * 1e-6
     assert len(part.curves) > 4

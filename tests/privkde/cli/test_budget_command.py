@@ -20,6 +20,8 @@ from tests.privkde.cli.test_command_line import refuse
 SMALL: dict[str, Any] = {
     "users": 500, "dim": 4, "repetitions": 2, "epsilon": 1.0, "delta": 1e-6, "bitsum": "poisson", "accountant": "pld"
 }  # fmt: skip
+RR: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
+with_plans = pytest.mark.parametrize("asked", [SMALL, pytest.param(RR, marks=pytest.mark.slow)], ids=["poisson", "rr"])
 CREATE = ("create", "telemetry", "--epsilon", "2", "--delta", "1e-6")
 CHARGE = ("charge", "telemetry", "--epsilon", "1", "--name", "week")
 
@@ -85,9 +87,12 @@ def test_without_a_key_every_charge_counts_and_with_one_only_the_first(capsys: p
     assert "key='k' was used" in refuse(capsys, "budget", *CHARGE, "--key", "k")
 
 
+@with_plans
 @pytest.mark.parametrize("view", ["communication", "model"])
-def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], view: str) -> None:
-    plan = plan_for(**SMALL)
+def test_a_plan_is_charged_with_its_profile(
+    capsys: pytest.CaptureFixture[str], view: str, asked: dict[str, Any]
+) -> None:
+    plan = plan_for(**asked)
     Path("plan.json").write_text(plan.dumps(), encoding="utf-8")
     run(capsys, *CREATE, "--view", view)
     run(capsys, "charge", "telemetry", "--plan", "plan.json", "--name", "collection", "--key", "1")
@@ -98,10 +103,11 @@ def test_a_plan_is_charged_with_its_profile(capsys: pytest.CaptureFixture[str], 
     assert charge.guarantee.view == view
 
 
-def test_an_altered_or_broken_plan_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+@with_plans
+def test_an_altered_or_broken_plan_is_refused(capsys: pytest.CaptureFixture[str], asked: dict[str, Any]) -> None:
     run(capsys, *CREATE)
-    document = plan_for(**SMALL).to_json()
-    for name in ("total_mean", "mean_per_user"):
+    document = plan_for(**asked).to_json()
+    for name in document["instance"]["parameters"]:
         document["instance"]["parameters"][name] *= 0.5
     charge = ("budget", "charge", "telemetry", "--plan", "plan.json", "--name", "a")
     for text, message in ((json.dumps(document), "altered"), ("{", "is not JSON"), ("{}", "schema")):

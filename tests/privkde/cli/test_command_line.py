@@ -66,8 +66,9 @@ def test_json_is_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan.accountant == "pld"
 
 
-def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run(capsys, "--accountant", "pld")
+@pytest.mark.parametrize("accountant", ["pld", pytest.param("auto", marks=pytest.mark.slow)])
+def test_tables(capsys: pytest.CaptureFixture[str], accountant: str) -> None:
+    text = run(capsys, "--accountant", accountant)
     for word in ("flip_probability", "pld (used)", "advanced", "basic", "paper", "Theorem 3.2"):
         assert word in text
 
@@ -121,7 +122,8 @@ def test_explain_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "profile.svg"]
 
 
-def test_solve(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("accountant", ["pld", pytest.param("advanced", marks=pytest.mark.slow)])
+def test_solve(capsys: pytest.CaptureFixture[str], accountant: str) -> None:
     arguments = [
         "plan",
         "--dim",
@@ -139,7 +141,7 @@ def test_solve(capsys: pytest.CaptureFixture[str]) -> None:
         "--bitsum",
         "poisson",
         "--accountant",
-        "pld",
+        accountant,
         "--json",
     ]
     assert main(arguments) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special
@@ -26,6 +26,7 @@ from privkde.draws.laws import DiscreteLaw, KeepLabel, NegativeBinomial, Poisson
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import CdfTable
 from tests.privkde.draws.test_sampling import Script, agreeing
+from tests.strategies import searched
 
 REFERENCE_BITS = 700
 """Working precision of the independent distribution functions; bytes up to the 60th can be compared with them."""
@@ -47,6 +48,13 @@ SMALL_LAWS: list[DiscreteLaw] = [
     KeepLabel(n_classes=1000, label_epsilon=Fraction(1, 3)),
     KeepLabel(n_classes=3, label_epsilon=60.0),
 ]
+WIDER_LAWS: list[DiscreteLaw] = [
+    NegativeBinomial(shape=Fraction(1, 20_000), continue_probability=0.9),
+    NegativeBinomial(shape=0.3, decay=0.2),
+    NegativeBinomial(shape=1, decay=Fraction(1, 10)),
+    NegativeBinomial(shape=1.5, continue_probability=0.9),
+]
+EVERY_LAW = [*SMALL_LAWS, *(pytest.param(law, marks=pytest.mark.slow) for law in WIDER_LAWS)]
 
 
 def precise(number: Fraction | float) -> Any:
@@ -90,7 +98,7 @@ def reference_cdf(law: DiscreteLaw) -> list[int]:
 
 
 @pytest.mark.parametrize("bits", [64, 128, 256])
-@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 def test_every_step_of_a_table_is_within_its_stated_error(law: DiscreteLaw, bits: int) -> None:
     table, reference = law.cdf_table(bits), reference_cdf(law)
     assert (table.bits, table.slack) == (bits, 1)
@@ -102,7 +110,7 @@ def test_every_step_of_a_table_is_within_its_stated_error(law: DiscreteLaw, bits
     assert table.steps == sorted(table.steps)
 
 
-@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 def test_window_leaves_out_less_than_it_may(law: DiscreteLaw) -> None:
     table, reference = law.cdf_table(64), reference_cdf(law)
     last = table.first + len(table.steps) - 1
@@ -113,9 +121,10 @@ def test_window_leaves_out_less_than_it_may(law: DiscreteLaw) -> None:
         assert reference[table.first] <= 2 ** (600 - 80)
 
 
-def test_tails_of_tiny_shapes_are_bounded_by_their_limiting_ratio() -> None:
+@pytest.mark.parametrize("p", [0.999, pytest.param(0.9999, marks=pytest.mark.slow)])
+def test_tails_of_tiny_shapes_are_bounded_by_their_limiting_ratio(p: float) -> None:
     """For r < 1 the ratios grow toward p: a bound by the ratio at the end of the window would be too small."""
-    law = NegativeBinomial(shape=Fraction(1, 2**82), continue_probability=0.999)
+    law = NegativeBinomial(shape=Fraction(1, 2**82), continue_probability=p)
     table = law.cdf_table(64)
     assert table.first == 0
     with mpmath.workprec(300):
@@ -124,7 +133,7 @@ def test_tails_of_tiny_shapes_are_bounded_by_their_limiting_ratio() -> None:
         assert 1 - mass(0) - mass(1) > mpmath.mpf(2) ** -80
 
 
-@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 def test_total_variation_of_a_table_is_negligible(law: DiscreteLaw) -> None:
     table, reference = law.cdf_table(128), reference_cdf(law)
     ends = [0, *table.steps, 2**128]
@@ -165,17 +174,23 @@ def test_wide_laws_match_special_functions(law: DiscreteLaw) -> None:
         assert cdf == pytest.approx(exact, abs=1e-8)
 
 
-near_steps = given(
-    law=st.sampled_from(SMALL_LAWS),
-    place=st.floats(0, 1),
-    n_bytes=st.sampled_from([1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33]),
-    move=st.integers(-2, 2),
-    tail=st.binary(max_size=3),
+@pytest.mark.parametrize("laws", [SMALL_LAWS, pytest.param(WIDER_LAWS, marks=pytest.mark.slow)], ids=["small", "wider"])
+@searched(
+    given(
+        number=st.integers(0, 59),
+        place=st.floats(0, 1),
+        n_bytes=st.sampled_from([1, 2, 7, 8, 9, 15, 16, 17, 24, 31, 32, 33]),
+        move=st.integers(-2, 2),
+        tail=st.binary(max_size=3),
+    ),
+    examples=150,
+    study=2000,
 )
-
-
-def require_inversion(law: DiscreteLaw, place: float, n_bytes: int, move: int, tail: bytes) -> None:
+def test_draw_is_the_smallest_value_whose_cdf_exceeds_u(
+    *, laws: list[DiscreteLaw], number: int, place: float, n_bytes: int, move: int, tail: bytes
+) -> None:
     """U agrees with a step of the distribution function for up to 33 bytes: all levels up to 512 bits are met."""
+    law = laws[number % len(laws)]
     reference = reference_cdf(law)
     step = Fraction(reference[int(place * (len(reference) - 1))], 2**600)
     script = Script(agreeing(step, n_bytes, move, tail), filler=11)
@@ -183,20 +198,7 @@ def require_inversion(law: DiscreteLaw, place: float, n_bytes: int, move: int, t
     assert law.sample((), script).item() == expected
 
 
-@settings(max_examples=150)
-@near_steps
-def test_draw_is_the_smallest_value_whose_cdf_exceeds_u(**where: Any) -> None:
-    require_inversion(**where)
-
-
-@pytest.mark.slow
-@settings(max_examples=2000)
-@near_steps
-def test_draw_is_the_smallest_value_whose_cdf_exceeds_u_in_more_examples(**where: Any) -> None:
-    require_inversion(**where)
-
-
-@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 @pytest.mark.parametrize("edge", [b"\0" * 12 + b"\1", b"\0" * 20 + b"\1", b"\xff" * 12, b"\xff" * 20])
 def test_draws_from_beyond_the_window_are_exact(law: DiscreteLaw, edge: bytes) -> None:
     reference, script = reference_cdf(law), Script(edge, filler=3)
@@ -232,15 +234,15 @@ def test_whole_shapes_are_inverted_in_rational_arithmetic(shape: int, p: Fractio
     assert NegativeBinomial(shape=shape, continue_probability=p).sample((), script).item() == k
 
 
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 @pytest.mark.parametrize("byte", [1, 77, 128, 200, 254])
-def test_every_entry_of_a_block_gets_its_own_value(byte: int) -> None:
+def test_every_entry_of_a_block_gets_its_own_value(law: DiscreteLaw, byte: int) -> None:
     """Equal bytes give equal values in any shape, whatever the level that decides."""
-    for law in SMALL_LAWS:
-        drawn = law.sample((3, 4), Script(b"", filler=byte))
-        expected = bisect_right(reference_cdf(law), int(Fraction(byte, 255) * 2**600))
-        assert drawn.shape == (3, 4)
-        assert drawn.dtype == np.int64
-        assert np.all(drawn == expected)
+    drawn = law.sample((3, 4), Script(b"", filler=byte))
+    expected = bisect_right(reference_cdf(law), int(Fraction(byte, 255) * 2**600))
+    assert drawn.shape == (3, 4)
+    assert drawn.dtype == np.int64
+    assert np.all(drawn == expected)
 
 
 def test_block_draws_equal_single_draws_of_the_same_bytes() -> None:
@@ -292,7 +294,7 @@ def test_shares_add_up_to_the_whole(law: NegativeBinomial | Poisson, n_users: in
     assert max(abs(a - b) for a, b in zip(share, whole, strict=False)) > Fraction(1, 100), "dividing changes nothing?"
 
 
-@pytest.mark.parametrize("law", SMALL_LAWS, ids=str)
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
 def test_moments_are_those_of_the_table(law: DiscreteLaw) -> None:
     table = law.cdf_table(128)
     ends = [*table.steps, 2**128]
@@ -395,9 +397,9 @@ def test_threads_build_and_use_the_same_tables() -> None:
     assert sum(int(a.sum()) for a in parallel) > 0
 
 
-def test_reference_is_a_law() -> None:
+@pytest.mark.parametrize("law", EVERY_LAW, ids=str)
+def test_reference_is_a_law(law: DiscreteLaw) -> None:
     """The twin itself: its masses add up to one, from below."""
-    for law in SMALL_LAWS:
-        reference = reference_cdf(law)
-        assert 2**600 - 2**320 < reference[-1] <= 2**600
-        assert all(a <= b for a, b in zip(reference, accumulate(reference, max), strict=True))
+    reference = reference_cdf(law)
+    assert 2**600 - 2**320 < reference[-1] <= 2**600
+    assert all(a <= b for a, b in zip(reference, accumulate(reference, max), strict=True))

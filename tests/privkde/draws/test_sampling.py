@@ -5,11 +5,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import special
@@ -26,6 +25,7 @@ from privkde.draws.sampling import (
     normals,
     permutation,
 )
+from tests.strategies import searched
 
 
 class Script:
@@ -84,28 +84,17 @@ flips = st.one_of(
 agreements = st.sampled_from([1, 2, 6, 7, 8, 9, 16, 20])
 
 
-near_thresholds = given(
-    scaled=features, flip=flips, n_bytes=agreements, move=st.integers(-2, 2), tail=st.binary(max_size=3)
+@searched(
+    given(scaled=features, flip=flips, n_bytes=agreements, move=st.integers(-2, 2), tail=st.binary(max_size=3)),
+    examples=200,
+    study=2000,
 )
-
-
-def require_exact_bit(scaled: float, flip: float, n_bytes: int, move: int, tail: bytes) -> None:
+def test_bit_is_exactly_whether_u_is_below_the_threshold(
+    scaled: float, flip: float, n_bytes: int, move: int, tail: bytes
+) -> None:
     target = threshold(scaled, flip)
     script = Script(agreeing(target, n_bytes, move, tail), filler=7)
     assert bit_of(scaled, flip, script) == (script.uniform() < target)
-
-
-@settings(max_examples=200)
-@near_thresholds
-def test_bit_is_exactly_whether_u_is_below_the_threshold(**where: Any) -> None:
-    require_exact_bit(**where)
-
-
-@pytest.mark.slow
-@settings(max_examples=2000)
-@near_thresholds
-def test_bit_is_exactly_whether_u_is_below_the_threshold_in_more_examples(**where: Any) -> None:
-    require_exact_bit(**where)
 
 
 @given(scaled=features, flip=flips, data=st.binary(min_size=1, max_size=24))
@@ -264,32 +253,19 @@ def fast_decision(table: CdfTable, uniform: int) -> int | None:
     return None if drawn == UNDECIDED else int(drawn)
 
 
-tables = pytest.mark.parametrize(("bits", "decide"), [(8, CdfTable.decide), (64, fast_decision)])
-steps_and_errors = given(
-    exact=st.lists(st.fractions(0, 200, max_denominator=4), min_size=1, max_size=4).map(sorted),
-    errors=st.lists(
-        st.sampled_from([Fraction(-2), Fraction(-1, 4), Fraction(0), Fraction(1, 4), Fraction(2)]), min_size=4
+@pytest.mark.parametrize(("bits", "decide"), [(8, CdfTable.decide), (64, fast_decision)])
+@searched(
+    given(
+        exact=st.lists(st.fractions(0, 200, max_denominator=4), min_size=1, max_size=4).map(sorted),
+        errors=st.lists(
+            st.sampled_from([Fraction(-2), Fraction(-1, 4), Fraction(0), Fraction(1, 4), Fraction(2)]), min_size=4
+        ),
+        offset=st.integers(0, 50),
     ),
-    offset=st.integers(0, 50),
+    examples=200,
+    study=1000,
 )
-
-
-@tables
-@settings(max_examples=40)
-@steps_and_errors
-def test_tables_decide_rightly_or_not_at_all(bits: int, decide: Any, **case: Any) -> None:
-    require_right_or_silent(bits, decide, **case)
-
-
-@pytest.mark.slow
-@tables
-@settings(max_examples=1000)
-@steps_and_errors
-def test_tables_decide_rightly_or_not_at_all_in_more_examples(bits: int, decide: Any, **case: Any) -> None:
-    require_right_or_silent(bits, decide, **case)
-
-
-def require_right_or_silent(
+def test_tables_decide_rightly_or_not_at_all(
     bits: int,
     decide: Callable[[CdfTable, int], int | None],
     exact: list[Fraction],

@@ -22,16 +22,15 @@ from tests.plans import plan_for
 from tests.privkde.unplanned import SEED, small_laws, unplanned
 
 DIM = 3
-BLOCK = 64
-"""Rows that are read at once here; as many as the library takes would need thousands of users."""
-USERS = 2 * BLOCK + 40
 HASHED = ("laplacian", "exponential")
 Floats = NDArray[np.float64]
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(user_blocks, "MOST_ROWS", BLOCK)
+@pytest.fixture(params=[64, pytest.param(user_blocks.MOST_ROWS, marks=pytest.mark.slow)])
+def users(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """More than two blocks of rows that are read at once; as many as the library takes are thousands."""
+    monkeypatch.setattr(user_blocks, "MOST_ROWS", request.param)
+    return 2 * int(request.param) + 40
 
 
 def settings(kernel: str) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def family_of(kernel: str) -> LsqFamily:
     return KernelChoice(name=kernel, **settings(kernel)).build(SEED)
 
 
-def plan_of(kernel: str, users: int = USERS) -> Plan:
+def plan_of(kernel: str, users: int = 168) -> Plan:
     """Pure has no baselines; of the others, Poisson noise by basic composition is planned fastest."""
     return plan_for(
         users=users,
@@ -64,23 +63,24 @@ def stream() -> ByteStream:
     return ByteStream(bytes(range(32)))
 
 
-def rows(count: int = USERS, seed: int = 1) -> Floats:
+def rows(count: int, seed: int = 1) -> Floats:
     x = np.random.default_rng(seed).normal(size=(count, DIM)) + 1.0
     return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
 
 
-GROUPS = (np.arange(0, USERS, 2), np.arange(1, USERS, 2)[::-1])
+def groups(users: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    return np.arange(0, users, 2), np.arange(1, users, 2)[::-1]
 
 
 # --- no privacy -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_without_privacy_the_density_is_the_mean_of_the_kernel(kernel: str) -> None:
-    x, y = rows(), rows(4, seed=2)
-    found = exact_densities(family_of(kernel), x, GROUPS, y)
+def test_without_privacy_the_density_is_the_mean_of_the_kernel(kernel: str, users: int) -> None:
+    x, y = rows(users), rows(4, seed=2)
+    found = exact_densities(family_of(kernel), x, groups(users), y)
     assert found.shape == (4, 2)
-    for c, index in enumerate(GROUPS):
+    for c, index in enumerate(groups(users)):
         for q, query in enumerate(y.tolist()):
             values = [twins.kernel(kernel, x[u].tolist(), query) for u in index.tolist()]
             assert found[q, c] == pytest.approx(math.fsum(values) / len(values), abs=1e-6)
@@ -110,12 +110,12 @@ def exact_sums(kernel: str, x: Floats, index: NDArray[np.intp]) -> Floats:
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_central_noise_is_the_planned_deviation_times_normals(kernel: str) -> None:
-    x = rows()
-    plans = [plan_of(kernel, len(GROUPS[0])), plan_of(kernel)]
-    found = central_sums(family_of(kernel), plans, x, GROUPS, stream=stream())
-    assert found.n_users == (len(GROUPS[0]), len(GROUPS[1]))
-    for number, (plan, index) in enumerate(zip(plans, GROUPS, strict=True)):
+def test_central_noise_is_the_planned_deviation_times_normals(kernel: str, users: int) -> None:
+    x, both = rows(users), groups(users)
+    plans = [plan_of(kernel, len(both[0])), plan_of(kernel)]
+    found = central_sums(family_of(kernel), plans, x, both, stream=stream())
+    assert found.n_users == (len(both[0]), len(both[1]))
+    for number, (plan, index) in enumerate(zip(plans, both, strict=True)):
         deviation = plan.baselines[0].contract.parameters["standard_deviation"]
         assert isinstance(deviation, float)
         drawn = normals((family_of(kernel).facts.n_instances,), stream().child("central", number))
@@ -125,9 +125,9 @@ def test_central_noise_is_the_planned_deviation_times_normals(kernel: str) -> No
         assert deviation > 1.0, "the noise would not show"
 
 
-def test_central_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_central_noise_alone(users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With normals of zero the sums are exact; with normals of one they are off by exactly σ."""
-    x, index, plans = rows(), [np.arange(USERS)], [plan_of("gaussian")]
+    x, index, plans = rows(users), [np.arange(users)], [plan_of("gaussian", users)]
     means = []
     for value in (0.0, 1.0):
         monkeypatch.setattr(baselines, "normals", lambda shape, _, value=value: np.full(shape, value))
@@ -179,10 +179,10 @@ def test_no_replacement_moves_the_sums_beyond_the_contracts_sensitivity(kernel: 
     assert found > 0.75 * sensitivity, "the search found nothing"
 
 
-def test_the_sums_really_move_by_that_much() -> None:
+def test_the_sums_really_move_by_that_much(users: int) -> None:
     """Two datasets that differ in one user, the noise held fixed."""
-    family, plans, index = family_of("inner-product"), [plan_of("inner-product")], [np.arange(USERS)]
-    x = rows()
+    family, plans, index = family_of("inner-product"), [plan_of("inner-product", users)], [np.arange(users)]
+    x = rows(users)
     x[17] = np.eye(DIM)[0]
     other = x.copy()
     other[17] = -x[17]

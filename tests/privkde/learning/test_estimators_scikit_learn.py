@@ -40,6 +40,7 @@ def plans_made_once() -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("accountant", ["basic", pytest.param("auto", marks=pytest.mark.slow)])
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         PrivateKDE(repetitions=8, **NOISELESS),
@@ -47,8 +48,8 @@ def plans_made_once() -> Iterator[None]:
     ]
 )
 @pytest.mark.filterwarnings("ignore:classes were not declared")
-def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> None:
-    check(estimator)
+def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None], accountant: str) -> None:
+    check(estimator.set_params(accountant=accountant))
 
 
 @pytest.mark.parametrize("kind", [PrivateKDE, PrivateKDEClassifier])

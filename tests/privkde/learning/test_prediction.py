@@ -46,11 +46,17 @@ def published(terms: Terms, made: Plan, x: Floats, classes: NDArray[np.int64] | 
     return collection.publish(private=False)
 
 
-def test_inner_products_by_hand() -> None:
+INNER: dict[str, Any] = {"kernel": "inner-product", "dim": 3, "bound": 1.0}
+
+
+@pytest.mark.parametrize("planned", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_inner_products_by_hand(planned: bool) -> None:
     """R = 1, f = x: rounding Σ_j y_j²(1 − mean x_j²)/n, privacy 4E²‖y‖²/n², nothing else."""
     x, y = cloud(200, 3), cloud(7, 3)
-    law = PoissonNoise(n_users=1000, total_mean=40.0)
-    made = unplanned(law, kernel="inner-product", dim=3, bound=1.0, repetitions=None)
+    if planned:
+        made = plan_for(users=1000, epsilon=1.0, delta=1e-6, **INNER, **QUICK)
+    else:
+        made = unplanned(PoissonNoise(n_users=1000, total_mean=40.0), **INNER, repetitions=None)
     found = expected_error(made, x, y, public_seed=SEED)
     assert found.bias < 1e-7
     assert found.feature == found.labels == 0.0

@@ -17,27 +17,30 @@ from privkde.ledger.ledger import composed
 from tests.privkde.ledger.charging import open_new, pay_all, release
 
 ROOT = Path(__file__).resolve().parents[3]
-WORKERS = 2
-ACKNOWLEDGED = 6
+
+
+@pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
+def n_workers(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
 
 
 @pytest.fixture(scope="module")
-def workers() -> Iterator[ProcessPoolExecutor]:
+def workers(n_workers: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that share nothing with this one or with each other."""
-    with ProcessPoolExecutor(WORKERS, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(n_workers, mp_context=multiprocessing.get_context("spawn")) as pool:
         yield pool
 
 
 @pytest.mark.parametrize("fit", [4, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("composition", ["basic", "pld", "adaptive"])
 def test_processes_never_overspend_and_never_pay_twice(
-    where: str, workers: ProcessPoolExecutor, composition: str, fit: int
+    where: str, workers: ProcessPoolExecutor, n_workers: int, composition: str, fit: int
 ) -> None:
     """Every process tries every key; the budget is enough for two in three (otherwise for some more)."""
     keys_tried, epsilon = 3 * fit // 2, fit / 10
     with Ledger.open(where) as ledger:
         ledger.create("a", epsilon=epsilon, delta=1e-6, composition=composition)
-        results = [workers.submit(pay_all, where, fit // 2 * i, keys_tried) for i in range(WORKERS)]
+        results = [workers.submit(pay_all, where, fit // 2 * i, keys_tried) for i in range(n_workers)]
         outcomes = [result.result() for result in results]
         charges, standing = ledger.history("a"), ledger.standing("a")
     keys = [one.key for one in charges]
@@ -54,15 +57,16 @@ def test_processes_never_overspend_and_never_pay_twice(
     assert all(any(key in paid for paid, _ in outcomes) for key in keys)  # each of them was acknowledged
 
 
-def test_processes_may_open_a_new_ledger_at_once(where: str, workers: ProcessPoolExecutor) -> None:
-    results = [workers.submit(open_new, where, f"budget-{i}") for i in range(4 * WORKERS)]
+def test_processes_may_open_a_new_ledger_at_once(where: str, workers: ProcessPoolExecutor, n_workers: int) -> None:
+    results = [workers.submit(open_new, where, f"budget-{i}") for i in range(4 * n_workers)]
     wait(results)
     assert [result.exception() for result in results] == [None] * len(results)
     with Ledger.open(where) as ledger:
-        assert len(ledger.budgets()) == 4 * WORKERS
+        assert len(ledger.budgets()) == 4 * n_workers
 
 
-def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str) -> None:
+@pytest.mark.parametrize("seen", [6, pytest.param(12, marks=pytest.mark.slow)])
+def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str, seen: int) -> None:
     with Ledger.open(where) as ledger:
         budget = ledger.create("a", epsilon=100.0, delta=1e-3, composition="basic")
     child = subprocess.Popen(
@@ -70,7 +74,7 @@ def test_a_killed_process_loses_nothing_that_it_acknowledged(where: str) -> None
     )
     with child:
         assert child.stdout is not None
-        acknowledged = [child.stdout.readline().strip() for _ in range(ACKNOWLEDGED)]
+        acknowledged = [child.stdout.readline().strip() for _ in range(seen)]
         child.kill()
         acknowledged += [line.strip() for line in child.stdout if line.endswith("\n")]
     assert child.returncode == -9

@@ -5,7 +5,7 @@ from functools import cache, reduce
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
@@ -16,6 +16,7 @@ from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, r
 from privkde.protocol.messages import Messages
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler, TooFewUsersError
 from tests.privkde.unplanned import announced, small_laws
+from tests.strategies import searched
 
 Plain = tuple[list[int], list[int], int, int, Complaint | None]
 
@@ -71,8 +72,7 @@ def test_adding_is_associative_and_commutative_and_nothing_adds_nothing(
 
 
 @pytest.mark.parametrize("name", ["rr", "3nb", "poisson"])
-@settings(max_examples=30)
-@given(data=st.data())
+@searched(given(data=st.data()), examples=30, study=100)
 def test_order_and_bundling_do_not_matter(name: str, data: st.DataObject) -> None:
     packets, counter = mixed_packets(name), PacketCounter(announcement_of(name))
     order = data.draw(st.permutations(packets))

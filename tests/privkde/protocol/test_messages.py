@@ -3,11 +3,10 @@
 import struct
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError, PrivkdeError
@@ -15,6 +14,7 @@ from privkde.protocol import messages as messages_module
 from privkde.protocol.messages import MalformedPacketError, Messages, WireFormat
 from tests import strategies
 from tests.privkde.unplanned import announced, small_laws
+from tests.strategies import searched
 
 WIRE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1)
 Plain = tuple[int, list[int], list[int]]
@@ -80,23 +80,8 @@ def decoded(wire: WireFormat, packet: bytes) -> Plain | None:
 # Round trips --------------------------------------------------------------------------------------------------------
 
 
-any_packet = given(data=st.data(), wire=strategies.wire_formats())
-
-
-@any_packet
-@settings(max_examples=60)
-def test_packets_are_as_documented_and_come_back(**case: Any) -> None:
-    require_round_trip(**case)
-
-
-@pytest.mark.slow
-@any_packet
-@settings(max_examples=1000)
-def test_many_packets_are_as_documented_and_come_back(**case: Any) -> None:
-    require_round_trip(**case)
-
-
-def require_round_trip(data: st.DataObject, wire: WireFormat) -> None:
+@searched(given(data=st.data(), wire=strategies.wire_formats()), examples=60, study=1000)
+def test_packets_are_as_documented_and_come_back(data: st.DataObject, wire: WireFormat) -> None:
     messages = data.draw(strategies.messages(wire))
     packet = wire.encode(messages)
     assert packet == written(wire, plain(messages))
@@ -289,28 +274,19 @@ def _edits() -> st.SearchStrategy[Edit]:
     )
 
 
-edited_packets = given(
-    data=st.data(),
-    wire=st.one_of(st.just(WIRE), strategies.wire_formats()),
-    edits=st.lists(_edits(), max_size=4),
-    seal=st.booleans(),
+@searched(
+    given(
+        data=st.data(),
+        wire=st.one_of(st.just(WIRE), strategies.wire_formats()),
+        edits=st.lists(_edits(), max_size=4),
+        seal=st.booleans(),
+    ),
+    examples=80,
+    study=2000,
 )
-
-
-@edited_packets
-@settings(max_examples=80)
-def test_edited_packets_are_judged_like_the_twin(**case: Any) -> None:
-    judged_like_the_twin(**case)
-
-
-@pytest.mark.slow
-@edited_packets
-@settings(max_examples=2_000)
-def test_many_edited_packets_are_judged_like_the_twin(**case: Any) -> None:
-    judged_like_the_twin(**case)
-
-
-def judged_like_the_twin(data: st.DataObject, wire: WireFormat, edits: list[Edit], seal: bool) -> None:
+def test_edited_packets_are_judged_like_the_twin(
+    data: st.DataObject, wire: WireFormat, edits: list[Edit], seal: bool
+) -> None:
     packet = wire.encode(data.draw(strategies.messages(wire, most=12)))
     body = packet[:-4] if seal else packet
     for edit in edits:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -28,6 +28,7 @@ from tests import strategies
 from tests.plans import plan_for
 from tests.privkde.protocol.test_messages import sealed
 from tests.privkde.unplanned import announced, small_laws
+from tests.strategies import searched
 
 RR = announced(small_laws(2)["rr"])
 SIGNED = announced(small_laws(2)["3nb"])
@@ -427,31 +428,19 @@ FIVE = {name: announced(law, repetitions=5) for name, law in small_laws(2).items
 """Five instances: indices 5, 6 and 7 fit into the three bits of an index, and belong to nothing."""
 
 
-malformed = given(
-    packet=st.binary(max_size=80),
-    edit=st.integers(0, 10**6),
-    cut=st.integers(1, 40),
-    index=st.integers(5, 7),
-    count=st.one_of(st.integers(9, 100), st.integers(9, 2**64 - 1)),
+@pytest.mark.parametrize("name", BITSUMS)
+@searched(
+    given(
+        packet=st.binary(max_size=80),
+        edit=st.integers(0, 10**6),
+        cut=st.integers(1, 40),
+        index=st.integers(5, 7),
+        count=st.one_of(st.integers(9, 100), st.integers(9, 2**64 - 1)),
+    ),
+    examples=10,
+    study=200,
 )
-
-
-@pytest.mark.parametrize("name", BITSUMS)
-@malformed
-@settings(max_examples=10)
-def test_malformed_packets_are_counted_and_change_nothing(name: str, **case: Any) -> None:
-    require_refusal_of_malformed_packets(name=name, **case)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BITSUMS)
-@malformed
-@settings(max_examples=200)
-def test_many_malformed_packets_are_counted_and_change_nothing(name: str, **case: Any) -> None:
-    require_refusal_of_malformed_packets(name=name, **case)
-
-
-def require_refusal_of_malformed_packets(
+def test_malformed_packets_are_counted_and_change_nothing(
     *, name: str, packet: bytes, edit: int, cut: int, index: int, count: int
 ) -> None:
     announcement = FIVE[name]
@@ -513,21 +502,8 @@ def counted(announcement: Announcement, packets: list[bytes]) -> Analyzer:
 
 
 @pytest.mark.parametrize("announcement", [SIGNED, CONTENTLESS], ids=lambda one: one.plan.bitsum)
-@given(data=st.data())
-@settings(max_examples=30)
+@searched(given(data=st.data()), examples=30, study=400)
 def test_counts_are_those_of_the_messages(announcement: Announcement, data: st.DataObject) -> None:
-    require_counts_of_messages(announcement, data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("announcement", [SIGNED, CONTENTLESS], ids=lambda one: one.plan.bitsum)
-@given(data=st.data())
-@settings(max_examples=400)
-def test_counts_of_more_messages_are_theirs(announcement: Announcement, data: st.DataObject) -> None:
-    require_counts_of_messages(announcement, data)
-
-
-def require_counts_of_messages(announcement: Announcement, data: st.DataObject) -> None:
     wire = announcement.wire_format()
     sent = data.draw(st.lists(strategies.messages(wire), max_size=5))
     analyzer = counted(announcement, [wire.encode(messages) for messages in sent])
@@ -538,25 +514,10 @@ def require_counts_of_messages(announcement: Announcement, data: st.DataObject) 
 
 
 @pytest.mark.parametrize("name", BITSUMS)
-@given(data=st.data())
-@settings(max_examples=8)
+@searched(given(data=st.data()), examples=8, study=100)
 def test_pieces_in_any_order_over_any_machines_give_the_same_sums(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
-    require_the_same_sums(tmp_path_factory, name, data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BITSUMS)
-@given(data=st.data())
-@settings(max_examples=100)
-def test_pieces_in_more_orders_give_the_same_sums(
-    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
-) -> None:
-    require_the_same_sums(tmp_path_factory, name, data)
-
-
-def require_the_same_sums(tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject) -> None:
     """Any split over analyzers, any order within and of merging, saved and loaded anywhere: bit for bit the same."""
     announcement = BY_NAME[name]
     users = data.draw(st.integers(2, 9))

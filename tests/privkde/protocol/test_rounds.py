@@ -174,6 +174,13 @@ class Orders(RuleBasedStateMachine):
             left = self.enrolled[self.collection.released[position]] - self.users[position] if self.users else 0
             self.count(position, left if n_users is None else n_users)
 
+    @rule(position=st.integers(0, 2))
+    def count_one_too_many(self, position: int) -> None:
+        if self.stage is Round.COLLECTION:
+            position %= len(self.users)
+            left = self.enrolled[self.collection.released[position]] - self.users[position]
+            self.count(position, left + 1)
+
     @rule(position=st.integers(0, 2), n_users=st.integers(0, 12))
     def count(self, position: int, n_users: int) -> None:
         if self.stage is not Round.COLLECTION:
@@ -223,6 +230,11 @@ class Orders(RuleBasedStateMachine):
 
 TestOrders = Orders.TestCase
 TestOrders.settings = settings(max_examples=40, stateful_step_count=20)
+
+
+@pytest.mark.slow
+class TestMoreOrders(Orders.TestCase):  # type: ignore[misc, valid-type]
+    settings = settings(max_examples=100, stateful_step_count=20)
 
 
 def perform(collection: Collection, call: str) -> None:

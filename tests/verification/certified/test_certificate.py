@@ -27,6 +27,10 @@ def real_plan(**changes: object) -> Plan:
     return plan_for(**{"users": 30_000, "dim": 64, "repetitions": 64, "epsilon": 2.0, "delta": 1e-6, **changes})
 
 
+BITSUMS = pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
+"""What does not depend on the noise is tried with the one that is planned soonest."""
+
+
 def altered(plan: Plan, name: str, factor: float) -> Plan:
     return dataclasses.replace(plan, parameters={**plan.parameters, name: plan.parameters[name] * factor})
 
@@ -197,8 +201,9 @@ def test_plan_verifies_refutes_an_altered_plan() -> None:
     assert check.run(Subject(plan=altered(plan, "flip_probability", 0.9)), QUICK, 0).refuted
 
 
-def test_hashed_kernels_touch_two_buckets_per_repetition() -> None:
-    plan = real_plan(kernel="laplacian", dim=4, repetitions=5, accountant="pld", bitsum="poisson")
+@BITSUMS
+def test_hashed_kernels_touch_two_buckets_per_repetition(bitsum: str) -> None:
+    plan = real_plan(kernel="laplacian", dim=4, repetitions=5, accountant="pld", bitsum=bitsum)
     assert neighbors(plan).covered == Moves(plan.instances_per_user) == Moves(10)
     assert neighbors(plan).attained == Moves(5, half=True)
 
@@ -212,10 +217,11 @@ ATTAINED: dict[str, tuple[dict[str, object], Moves]] = {
 }
 
 
+@BITSUMS
 @pytest.mark.parametrize("name", ATTAINED)
-def test_what_records_attain_does_not_depend_on_the_rung(name: str) -> None:
+def test_what_records_attain_does_not_depend_on_the_rung(name: str, bitsum: str) -> None:
     changes, attained = ATTAINED[name]
-    found = neighbors(real_plan(bitsum="poisson", **changes))
+    found = neighbors(real_plan(bitsum=bitsum, **changes))
     assert found.attained == attained
     assert found.covered == Moves(found.instances)
 
@@ -275,8 +281,9 @@ def test_the_smallest_defect_is_the_gap_of_the_certificate() -> None:
     assert checked.smallest_detectable_defect == pytest.approx(found.upper_epsilon / found.covered_epsilon - 1.0)
 
 
-def test_without_an_upper_bound_no_defect_is_certain_to_be_found() -> None:
-    found = verdict(real_plan(bitsum="3nb", noise_shape=2, repetitions=8))
+@pytest.mark.parametrize("repetitions", [8, pytest.param(64, marks=pytest.mark.slow)])
+def test_without_an_upper_bound_no_defect_is_certain_to_be_found(repetitions: int) -> None:
+    found = verdict(real_plan(bitsum="3nb", noise_shape=2, repetitions=repetitions))
     assert not found.refuted
     assert (found.power, found.smallest_detectable_defect) == (0.0, None)
     assert "power 0" in found.note
@@ -285,13 +292,14 @@ def test_without_an_upper_bound_no_defect_is_certain_to_be_found() -> None:
 JOINT: dict[str, object] = {"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}
 
 
+@BITSUMS
 @pytest.mark.parametrize(
-    "changes",
-    [JOINT | {"bitsum": "poisson"}, {"kernel": "inner-product-signs", "accountant": "pld", "bitsum": "poisson"}],
-    ids=["joint", "signs"],
+    "changes", [JOINT, {"kernel": "inner-product-signs", "accountant": "pld"}], ids=["joint", "signs"]
 )
-def test_the_accountants_facts_are_not_read(changes: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = real_plan(**changes)
+def test_the_accountants_facts_are_not_read(
+    changes: dict[str, object], bitsum: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = real_plan(bitsum=bitsum, **changes)
     expected = neighbors(plan)
 
     def unread(_: PlanRequest) -> None:
@@ -302,8 +310,9 @@ def test_the_accountants_facts_are_not_read(changes: dict[str, object], monkeypa
     assert neighbors(plan) == expected
 
 
-def test_the_size_weight_is_the_declared_one() -> None:
-    plan = real_plan(classes=3, labels="joint", dim=4, repetitions=2, bitsum="poisson")
+@BITSUMS
+def test_the_size_weight_is_the_declared_one(bitsum: str) -> None:
+    plan = real_plan(classes=3, labels="joint", dim=4, repetitions=2, bitsum=bitsum)
     loud = dataclasses.replace(plan.contract, parameters={**plan.contract.parameters, "size_weight": 1.0})
     before, after = (neighbors(one).squared_shift for one in (plan, dataclasses.replace(plan, contract=loud)))
     assert (before, after) == (2.0, 3.0)

@@ -10,9 +10,10 @@ import pytest
 from tests.plans import plan_for
 from verification.certified.neighbors import neighbors
 
-BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5, "bitsum": "poisson"}
+BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5}
 
 
+@pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "kernel",
     [
@@ -21,8 +22,8 @@ BASE: dict[str, Any] = {"users": 2_000, "epsilon": 2.0, "delta": 1e-5, "bitsum":
         {"kernel": "inner-product-signs", "dim": 8, "repetitions": 20, "accountant": "geometric"},
     ],
 )
-def test_a_schedule_repeats_what_one_record_does(kernel: dict[str, Any]) -> None:
-    plan = plan_for(**BASE, **kernel)
+def test_a_schedule_repeats_what_one_record_does(kernel: dict[str, Any], bitsum: str) -> None:
+    plan = plan_for(**BASE, **kernel, bitsum=bitsum)
     request = replace(plan.request, releases=3)
     once, schedule, touched = neighbors(plan), neighbors(replace(plan, request=request)), request.facts().touched
     assert schedule.instances == 3 * once.instances == touched.total

@@ -20,7 +20,7 @@ from privkde.kernels.inner_product import IdentityFamily, InnerProductFamily, Si
 from privkde.protocol import announcement
 from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.joint_labels import JointLayout
-from tests.verification.subjects import KINDS, subject
+from tests.verification.subjects import KINDS, RESPONSES, subject
 from verification.domain import client_view
 from verification.domain import domain_checks as domain
 from verification.domain.client_view import ClientView
@@ -49,7 +49,7 @@ def run(name: str, kind: str | Subject, seed: int = 1) -> Finding:
     ("kind", "seeds"),
     [
         *((kind, (0,)) for kind in KINDS if kind == "rr" or kind not in BITSUMS),
-        *(pytest.param(kind, range(12), marks=pytest.mark.slow) for kind in KINDS),
+        *(pytest.param(kind, range(12), marks=pytest.mark.slow) for kind in (*KINDS, *RESPONSES)),
     ],
     ids=str,
 )

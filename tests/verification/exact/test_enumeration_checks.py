@@ -264,15 +264,15 @@ def test_a_profile_without_its_other_direction_is_refuted() -> None:
     assert all(refuted)
 
 
-def test_composition_that_forgets_the_count_is_refuted() -> None:
+@pytest.mark.parametrize("kind", ["rr", "poisson", pytest.param("3nb", marks=pytest.mark.slow)])
+def test_composition_that_forgets_the_count_is_refuted(kind: str) -> None:
     honest = PrivacyLossComposition.achieved_epsilon
 
     def once(self: PrivacyLossComposition, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         return honest(self, protocol, Touched(groups=1, per_group=1), delta)
 
     with mock.patch.object(PrivacyLossComposition, "achieved_epsilon", once):
-        assert run("exact-composition", "rr").refuted
-        assert run("exact-composition", "poisson").refuted
+        assert run("exact-composition", kind).refuted
 
 
 def test_a_composition_in_one_direction_is_refuted() -> None:

@@ -79,6 +79,7 @@ MATRIX = Matrix(
     seed=5,
 )
 RELEASED_MATRIX = report_writing.released_matrix
+JOINT: dict[str, Any] = {"kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint"}
 SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
 
 
@@ -425,7 +426,8 @@ def test_without_a_bound_only_queries_are_shown() -> None:
     [
         pytest.param({}, marks=pytest.mark.slow),
         {"classes": 2, "label_epsilon": 1.0},
-        {"kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint", "bitsum": "poisson"},
+        JOINT | {"bitsum": "poisson"},
+        pytest.param(JOINT, marks=pytest.mark.slow),
         {"bitsum": "pure", "delta": 0.0, "accountant": "basic", "epsilon": 20.0},
         pytest.param({"bitsum": "3nb"}, marks=pytest.mark.slow),
     ],

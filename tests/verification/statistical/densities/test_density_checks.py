@@ -186,27 +186,36 @@ class TestFindings:
         not_refuted(changes)
 
     @pytest.mark.slow
-    def test_joint_labels_are_not_refuted_state_one_unit_and_predict_nothing(self) -> None:
+    @pytest.mark.parametrize("bitsum", ["poisson", "rr"])
+    def test_joint_labels_are_not_refuted_state_one_unit_and_predict_nothing(self, bitsum: str) -> None:
         """A bias of a class's share is no bias of a density; the prediction is for classes of equal size."""
         with patch("privkde.learning.prediction.expected_error", side_effect=AssertionError("not to be asked")):
-            outcome = not_refuted({**JOINT, **POISSON})
+            outcome = not_refuted({**JOINT, "bitsum": bitsum})
         assert "class's share of the users" in outcome.note
         share = found_share(outcome.note)
         assert share > 0.0
         assert share != pytest.approx(outcome.smallest_detectable_defect, rel=0.01)
 
-    def test_the_range_of_a_mean_square_error_holds_for_all_maps(self) -> None:
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"bitsum": "rr"},
+            {"kernel": "laplacian", **POISSON},
+            *(pytest.param(more, marks=pytest.mark.slow) for more in ({"bitsum": "3nb"}, {"kernel": "laplacian"})),
+        ],
+        ids=lambda one: "-".join(one.values()),
+    )
+    def test_the_range_of_a_mean_square_error_holds_for_all_maps(self, changes: dict[str, Any]) -> None:
         """It is no function of the samples, and no sample exceeds it."""
-        for changes in ({"bitsum": "rr"}, {"kernel": "laplacian", **POISSON}):
-            plan = small_plan(subject(**changes).plan)
-            dataset = Dataset.of(plan, np.random.default_rng(4))
-            drawn = same_maps(plan, dataset, private_randomness(4), path="aggregated", scale=1)
-            for one in drawn.contrasts(dataset.x[[0, -1]]):
-                with patch.object(densities, "empirical_bernstein", return_value=0.0) as asked:
-                    densities._upper(plan, one, 1e-9)
-                    densities._upper(plan, dataclasses.replace(one, variances=one.variances / 2.0), 1e-9)
-                first, second = (call.kwargs["width"] for call in asked.call_args_list)
-                assert np.max(densities._predicted(one)) <= first == second
+        plan = small_plan(subject(**changes).plan)
+        dataset = Dataset.of(plan, np.random.default_rng(4))
+        drawn = same_maps(plan, dataset, private_randomness(4), path="aggregated", scale=1)
+        for one in drawn.contrasts(dataset.x[[0, -1]]):
+            with patch.object(densities, "empirical_bernstein", return_value=0.0) as asked:
+                densities._upper(plan, one, 1e-9)
+                densities._upper(plan, dataclasses.replace(one, variances=one.variances / 2.0), 1e-9)
+            first, second = (call.kwargs["width"] for call in asked.call_args_list)
+            assert np.max(densities._predicted(one)) <= first == second
 
     def test_no_correction_is_refuted(self) -> None:
         with patch.object(RandomizedResponseBitsum, "estimate", lambda self, tally, n: np.asarray(tally.ones, float)):

@@ -32,6 +32,7 @@ from tests.slow_twins import PlaneLaw, response_pair
 from verification.evidence import AttackBounds
 from verification.exact.brute_force import precise_negative_binomial, table
 from verification.statistical.densities.robust_means import mean_test
+from verification.statistical.distinguishers import arena, classifier_attacks
 from verification.statistical.distinguishers import attack_checks as distinguishers
 from verification.statistical.distinguishers.collected_views import attacked, views, worst_neighbors
 from verification.statistical.distinguishers.epsilon_bounds import (
@@ -330,8 +331,9 @@ class TestMiniature:
         neighbors = worst_neighbors(announcement, 1)
         assert neighbors.squared_shift == pytest.approx(min(small**-2, family.choice.dim), rel=1e-3)
 
-    def test_a_whole_plan_stays_whole(self) -> None:
-        given = subject(kernel="inner-product", repetitions=None, dim=64, bound=1.0, bitsum="poisson").plan
+    @pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
+    def test_a_whole_plan_stays_whole(self, bitsum: str) -> None:
+        given = subject(kernel="inner-product", repetitions=None, dim=64, bound=1.0, bitsum=bitsum).plan
         assert attacked(given).request.facts().bound == 1.0
 
 
@@ -409,10 +411,10 @@ class TestClassifier:
 
     def test_ratios_of_published_classifiers_average_to_one(self) -> None:
         """E_Q[P/Q] = 1: what is drawn follows the law of sizes and sums that the attacker believes in."""
-        arena = ClassArena.of(subject(**SEPARATE), 1)
-        law, stream = ClassLikelihoodRatio(arena), private_randomness(5)
-        for x, label_only in ((arena.neighbors.second, False), (arena.neighbors.first, True)):
-            drawn = arena.drawn(x, 1, 20_000, stream)
+        classes = ClassArena.of(subject(**SEPARATE), 1)
+        law, stream = ClassLikelihoodRatio(classes), private_randomness(5)
+        for x, label_only in ((classes.neighbors.second, False), (classes.neighbors.first, True)):
+            drawn = classes.drawn(x, 1, 20_000, stream)
             ratios = np.exp(np.concatenate([law.of(one, label_only=label_only) for one in drawn]))
             assert np.var(ratios) > 0.01
             assert mean_test("ratio", ratios, 1.0, 2.0 * float(np.var(ratios)), LEVEL).ratio <= 1.0
@@ -433,12 +435,18 @@ class TestClassifier:
         for attack in ("reported label alone", "published class sizes, label replaced"):
             assert shown(outcome, attack)[0] > 1.5
 
-    @pytest.mark.slow
-    def test_labels_that_are_not_randomized_are_refuted_in_the_model(self) -> None:
+    @pytest.mark.parametrize("samples", [4_000, pytest.param(arena.SAMPLES, marks=pytest.mark.slow)])
+    def test_labels_that_are_not_randomized_are_refuted_in_the_model(self, samples: int) -> None:
+        """By default with fewer samples than an audit draws, at the same level."""
+
         def told(given: NDArray[np.integer], response: LabelResponse, *, stream: ByteStream) -> NDArray[np.int64]:
             return np.asarray(given, np.int64)
 
-        with patch.object(labels, "randomize_labels", told):
+        with (
+            patch.object(labels, "randomize_labels", told),
+            patch.object(arena, "SAMPLES", samples),
+            patch.object(classifier_attacks, "SAMPLES", samples),
+        ):
             outcome = found("classifier", subject(**SEPARATE))
         assert outcome.refuted
         for attack in ("published sizes and sums", "trained scorer of published sizes and sums"):

@@ -12,8 +12,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from accounting import InvalidInputError
-from accounting.mechanisms import BITSUMS
+from accounting import InvalidInputError, Plan
+from accounting.mechanisms import BITSUMS, ThreeNegativeBinomial
 from privkde.bitsum import Tally
 from privkde.bitsum.pure import PureBitsum
 from privkde.bitsum.randomized_response import RandomizedResponseBitsum
@@ -28,6 +28,7 @@ from privkde.protocol import announcement, parties
 from privkde.protocol.messages import Messages, WireFormat
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
 from tests.plans import plan_for
+from tests.privkde.unplanned import unplanned
 from tests.verification.subjects import subject
 from verification.statistical.execution import conduct, order, samplers
 from verification.statistical.execution import count_checks as execution
@@ -70,7 +71,15 @@ def tried(name: str, kind: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [tried(name, kind) for name in CHECKS for kind in (*BITSUMS, "labels", "identity", "laplacian")]
+    ("name", "kind"),
+    [
+        *(tried(name, kind) for name in CHECKS for kind in (*BITSUMS, "labels", "identity", "laplacian")),
+        *(
+            pytest.param(name, kind, marks=pytest.mark.slow)
+            for name in CHECKS
+            for kind in ("labels-rr", "identity-rr", "laplacian-rr")
+        ),
+    ],
 )
 def test_an_honest_system_is_not_refuted(name: str, kind: str) -> None:
     found = run(name, kind)
@@ -111,28 +120,33 @@ WIDE = [
     {"users": 100_000, "repetitions": 256, "epsilon": 0.5, "delta": 1e-8},
 ]
 """Ordinary plans whose noise is so wide that tables of it go through a transform."""
+WIDE_LAW = ThreeNegativeBinomial.with_rmse(400.0, 100_000, noise_shape=1, flood_shape=16.0, flood_ratio=16.0)
 
 
-def with_wide_noise(asked: dict[str, Any]) -> Subject:
-    wide = Subject(plan=plan_for(**asked, dim=16, bitsum="3nb", accountant="pld", allow_useless=True))
-    tables = mechanism_twin(wide.plan.protocol()).noise_tables(execution.OWN_USERS)
+def planned_wide(asked: dict[str, Any]) -> Plan:
+    return plan_for(**asked, dim=16, bitsum="3nb", accountant="pld", allow_useless=True)
+
+
+def with_wide_noise(plan: Plan) -> Subject:
+    tables = mechanism_twin(plan.protocol()).noise_tables(execution.OWN_USERS)
     assert tables["ones − zeros"].missing >= TRANSFORM_ERROR
-    return wide
+    return Subject(plan=plan)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("asked", WIDE, ids=["1024 repetitions", "256 repetitions"])
-def test_an_honest_system_with_wide_noise_is_not_refuted(asked: dict[str, Any]) -> None:
-    wide = with_wide_noise(asked)
+@pytest.mark.parametrize("asked", [None, *(pytest.param(asked, marks=pytest.mark.slow) for asked in WIDE)], ids=str)
+def test_an_honest_system_with_wide_noise_is_not_refuted(asked: dict[str, Any] | None) -> None:
+    """By default a law that needs no plan, with fewer samples than an audit draws, at the same level."""
+    wide = with_wide_noise(unplanned(WIDE_LAW, dim=16) if asked is None else planned_wide(asked))
     for name in ("samplers", "bitsum-counts", "bitsum-unbiased", "aggregated-equals-faithful"):
-        found = CHECKS[name].run(wide, QUICK, CHECKS[name].seed(1))
+        with fewer_samples() if asked is None else nullcontext():
+            found = CHECKS[name].run(wide, QUICK, CHECKS[name].seed(1))
         assert not found.refuted, found.witness
         assert (found.power or 0.0) >= 0.999
 
 
 @pytest.mark.slow
 def test_bias_of_wide_noise_is_refuted() -> None:
-    wide = with_wide_noise(WIDE[0])
+    wide = with_wide_noise(planned_wide(WIDE[0]))
     check, honest = CHECKS["bitsum-unbiased"], ThreeNegativeBinomialBitsum.estimate
     passed = check.run(wide, QUICK, check.seed(1))
     assert not passed.refuted, passed.witness
@@ -183,12 +197,13 @@ def test_what_samplers_claim_to_see_they_see() -> None:
         assert check.run(rare, QUICK, check.seed(1)).refuted
 
 
-def test_a_finding_is_a_function_of_the_seed() -> None:
-    for name in ("samplers", "bitsum-counts", "shuffler-order"):
-        with fewer_samples():
-            once, again, other = run(name, "rr"), run(name, "rr"), run(name, "rr", seed=2)
-        assert once == again
-        assert once.statistic != other.statistic
+@pytest.mark.parametrize("samples", [fewer_samples, pytest.param(nullcontext, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["samplers", "bitsum-counts", "shuffler-order"])
+def test_a_finding_is_a_function_of_the_seed(name: str, samples: Callable[[], Any]) -> None:
+    with samples():
+        once, again, other = run(name, "rr"), run(name, "rr"), run(name, "rr", seed=2)
+    assert once == again
+    assert once.statistic != other.statistic
 
 
 def test_packets_are_read_as_they_were_written() -> None:
