@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("apache_beam", "fastavro", "playwright", "psycopg", "pyarrow", "sentence_transformers", "torch")
+PACKAGES = (
+    "apache_beam",
+    "distributed",
+    "fastavro",
+    "playwright",
+    "psycopg",
+    "pyarrow",
+    "sentence_transformers",
+    "torch",
+)
 """What `make test` does not install."""
 
 IMPORTED = re.compile(rf"^(?:import|from) (?:{'|'.join(PACKAGES)})\b", re.MULTILINE)

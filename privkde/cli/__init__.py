@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import privkde
 from privkde.cli.commands import registered
+from privkde.cli.interruption import ENDED_BY_SIGNAL, Interrupted, interruptible
 from privkde.cli.parsing import EXIT_EXCEEDED, Parser, fail
-
-INTERRUPTED = 130
 
 
 def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
@@ -33,12 +32,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_code(parsed: argparse.Namespace) -> int:
-    """Do what the command line asks for. A mistake that users can mend is one line on standard error."""
+    """Do what the command line asks for. A mistake that users can mend, or a signal, is one line on stderr."""
     from accounting.errors import PrivkdeError  # after `--help` and `--version`, which need no accountant
     from privkde.ledger.refusals import BudgetExceededError, ScheduleUsedUpError
 
     try:
-        return int(parsed.run(parsed) or 0)
+        with interruptible():
+            return int(parsed.run(parsed) or 0)
     except (BudgetExceededError, ScheduleUsedUpError) as error:
         print(f"privkde: refused: {error}", file=sys.stderr)
         return EXIT_EXCEEDED
@@ -46,8 +46,10 @@ def exit_code(parsed: argparse.Namespace) -> int:
         fail(str(error))
     except BrokenPipeError:
         return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as error:
+        ended = error if isinstance(error, Interrupted) else Interrupted()
+        print(f"privkde: {ended}", file=sys.stderr)
+        return ENDED_BY_SIGNAL + ended.number
     except OSError as error:
         fail(f"{error.strerror}: {error.filename!r}; choose another path.")
 

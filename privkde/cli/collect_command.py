@@ -18,7 +18,7 @@ from privkde.display.tables import counts_table, model_table
 from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
-from privkde.storage.files import require_replaceable, require_writable, whole_folder
+from privkde.storage.files import require_writable
 from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES
 from privkde.storage.report_register import ReportRegister, register_beside
@@ -28,6 +28,7 @@ Run a collection on one machine or, by Apache Beam, on many.
 
 From vectors, with --plan and -o: plays all users of a file, as `privkde fit` does.
 With --packets, their packets are written to files first and counted from there.
+If that is interrupted, the same command continues it: who has answered is kept.
 
 From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
 this sees them and must be trusted with them. --counts keeps the counts; -o publishes
@@ -94,10 +95,9 @@ def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
             raise InvalidInputError("--format is the format of packets; add --packets FOLDER.")
         fit_from_file(parsed, chosen)
         return
-    require_replaceable(parsed.packets, ())
-    parsed.path = "faithful"
-    with whole_folder(parsed.packets, ()) as folder:
-        fit_from_file(parsed, ThroughFiles(engine=chosen, folder=folder, suffix=f".{parsed.format or 'packets'}"))
+    through = ThroughFiles(engine=chosen, folder=parsed.packets, suffix=f".{parsed.format or 'packets'}")
+    parsed.path, parsed.public_seed = "faithful", parsed.public_seed or through.public_seed()
+    fit_from_file(parsed, through)
 
 
 def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import abc
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PartialCounts, released
 from privkde.protocol.parties import Analyzer, register_of
 from privkde.storage.files import write_text
-from privkde.storage.packets import SUFFIXES, require_unanswered
+from privkde.storage.json_text import read_json
+from privkde.storage.packets import SUFFIXES, part_name, require_answers
 from privkde.storage.report_register import ReportRegister, register_beside
-from privkde.storage.user_blocks import Progress
+from privkde.storage.user_blocks import Progress, block_parts
 
 ENGINES = ("local", "beam")
 PATHS = ("aggregated", "faithful")
@@ -54,10 +56,18 @@ class Engine(abc.ABC):
     ) -> None:
         """Play these users as clients: a file of packets in `folder` for each block of them.
 
-        The packets are those that the faithful path counts. A folder that already holds packets is refused.
+        The packets are those that the faithful path counts. The announcement is written beside them before anybody
+        answers. Whoever is interrupted calls this again with the same folder, announcement, users and order of users:
+        a block's file is written whole or not at all, and a block that has one has answered and is not played again.
+        Another announcement is refused, and so are files that cannot be of these blocks. That the users are the same is
+        not checked further, since anything kept to compare them with would tell about them.
         """
-        require_unanswered(folder)
-        self._write_packets(users, folder, stream, require_choice("suffix", suffix, SUFFIXES), progress)
+        require_choice("suffix", suffix, SUFFIXES)
+        announce_once(folder, users.announcement)
+        blocks = block_parts(users.index, users.announcement.n_instances)
+        expected = {part_name(start, suffix): len(part) for part, start in blocks}
+        require_answers(folder, expected, users.announcement.wire_format().longest)
+        self._write_packets(users, folder, stream, suffix, progress)
 
     def count(
         self,
@@ -105,11 +115,17 @@ class ThroughFiles:
     A deployment works like this: a user's packet is drawn once and kept until it is counted, so that after a failure
     nobody answers twice. The announcement and the register of reports are written beside the packets. Groups
     (classes) are numbered in the order of collection.
+
+    An interrupted collection is continued by another one with the same folder, users and announcement, so with the same
+    `public_seed`: see `Engine.randomize`. One with separate labels is not: the labels that users reported were not
+    kept, and who reports a label again may answer in another class. Its folder is refused.
     """
 
     engine: Engine
     folder: Path
     suffix: str = ".packets"
+    _groups: dict[str, Path] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Where those of this collection are, with separate labels."""
 
     def __post_init__(self) -> None:
         require_choice("suffix", self.suffix, SUFFIXES)
@@ -117,16 +133,65 @@ class ThroughFiles:
     def play(
         self, users: Users, *, stream: ByteStream, path: str = "faithful", progress: Progress | None = None
     ) -> Analyzer:
-        """Write all packets, then count them; only the faithful path has packets."""
+        """Write all packets that are missing, then count all; only the faithful path has packets."""
         if path != "faithful":
             raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
-        folder, announcement = self.folder / str(len(list(self.folder.iterdir()))), users.announcement
-        folder.mkdir()
-        write_text(folder / ANNOUNCEMENT, json.dumps(announcement.to_json(), indent=2, ensure_ascii=False) + "\n")
+        announcement = users.announcement
+        folder = self._place(announcement.group)
+        folder.mkdir(parents=True, exist_ok=True)
         self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
         files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
             return self.engine.count(announcement, files, register=register)
+
+    def public_seed(self) -> str | None:
+        """The seed of the collection that the folder holds, which continues it; refused if it cannot be continued."""
+        file = self.folder / "0" / ANNOUNCEMENT
+        held = _announced(file) if file.exists() else None
+        self._refuse_others(separate=held is not None and bool(held.group))
+        return None if held is None else held.public_seed
+
+    def _place(self, group: str) -> Path:
+        """The folder of a group."""
+        self._refuse_others(separate=bool(group))
+        if group in self._groups:
+            raise InvalidInputError(
+                f"class {group!r} was collected before; users answer only once: take another folder."
+            )
+        folder = self.folder / str(len(self._groups))
+        if group:
+            self._groups[group] = folder
+        return folder
+
+    def _refuse_others(self, *, separate: bool) -> None:
+        """What does not belong to this collection stays as it is."""
+        mine = set(self._groups.values()) if separate else {self.folder / "0"}
+        held = sorted(path.name for path in self.folder.iterdir() if path not in mine) if self.folder.exists() else []
+        if held:
+            why = "which is of separate labels and cannot be continued" if separate else "which does not belong there"
+            raise InvalidInputError(
+                f"folder {str(self.folder)!r} holds {held[0]!r}, {why}; users answer only once: count what is there, or"
+                " choose an empty folder."
+            )
+
+
+def announce_once(folder: Path, announcement: Announcement) -> None:
+    """Write the announcement to the folder, unless it is there. Another one, also one written meanwhile, is refused."""
+    text = json.dumps(announcement.to_json(), indent=2, ensure_ascii=False) + "\n"
+    with suppress(FileExistsError):
+        write_text(folder / ANNOUNCEMENT, text, once=True)
+    if _announced(folder / ANNOUNCEMENT) != announcement:
+        raise InvalidInputError(
+            f"folder {str(folder)!r} holds answers to another announcement; users answer only once: repeat the command"
+            " that began it, count what is there, or choose an empty folder."
+        )
+
+
+def _announced(file: Path) -> Announcement:
+    try:
+        return Announcement.from_json(read_json(file, "choose an empty folder."))
+    except ValueError as error:
+        raise InvalidInputError(f"{str(file)!r} is not an announcement; choose an empty folder.") from error
 
 
 Collector = Engine | ThroughFiles

@@ -2,19 +2,25 @@
 
 `transforms` says what travels and who is trusted. The engine gets back one file of counts with all their noise, and
 deletes it after reading. For fewer users than a shuffler waits for, the file holds their number and no counts. While
-users are played, arrays of vectors and class numbers are kept in a file in the system's temporary folder.
+users are played, arrays of vectors and class numbers are kept in a file of the system's temporary folder: on Linux one
+without a name, which ends with this process however that ends. A `runner` that is named may have workers elsewhere, so
+its file has a name; only this user can read it, and it is deleted at the end.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import apache_beam as beam
 import numpy as np
@@ -40,6 +46,10 @@ from privkde.storage.user_blocks import Progress, block_parts
 OUTCOME_SCHEMA = "privkde.outcome/2"
 PLAIN = CompressionTypes.UNCOMPRESSED
 MOST_WORKERS = 1024
+DASK = "DaskRunner"
+FULL_NAMES = {DASK: "apache_beam.runners.dask.dask_runner.DaskRunner"}
+"""Runners that Beam has and does not know by their short names."""
+DASK_PARTITIONS = ("--dask_partition_size", "--dask_npartitions")
 WITH_OPTIONS_OF_THEIR_OWN = ("FlinkRunner", "SparkRunner", "PortableRunner")
 """Runners whose job server has more options than Beam's Python package knows."""
 
@@ -52,8 +62,9 @@ class PipelineError(PrivkdeError):
 class BeamEngine(Engine):
     """Runs collections by Beam: by default in this process, with more `workers` in as many processes of this machine.
 
-    `runner` names another runner (`FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are its options. It
-    needs `--temp_location`, where its workers leave the counts for this process.
+    `runner` names another runner (`DaskRunner`, `FlinkRunner`, `SparkRunner`, `DataflowRunner`, …) and `options` are
+    its options. It needs `--temp_location`, where its workers leave the counts for this process. `DaskRunner` gives its
+    workers one block of users, or one file of packets, at a time, unless its options say otherwise.
     """
 
     runner: str | None = None
@@ -66,7 +77,9 @@ class BeamEngine(Engine):
             raise InvalidInputError(
                 f"workers={self.workers} is for the runner on this machine; give {self.runner} its own options."
             )
-        named = {option.split("=")[0] for option in self.options}
+        if self.runner == DASK:
+            _require_dask()
+        named = self._named_options()
         if "--runner" in named:
             raise InvalidInputError("name the runner as `runner`, not among the options of Beam.")
         if self.runner is not None and "--temp_location" not in named:
@@ -76,6 +89,9 @@ class BeamEngine(Engine):
         unknown = [] if self.runner in WITH_OPTIONS_OF_THEIR_OWN else _unknown(self.options)
         if unknown:
             raise InvalidInputError(f"Beam has no option {unknown[0]!r} and would ignore it; correct or leave it out.")
+
+    def _named_options(self) -> set[str]:
+        return {option.split("=")[0] for option in self.options}
 
     def _aggregated(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
         return analyzed(users.announcement, self._played(users, stream, progress, path="aggregated"))
@@ -101,17 +117,14 @@ class BeamEngine(Engine):
         def build(pipeline: Any, place: str) -> Any:
             with FileSystems.create(f"{place}.known", compression_type=PLAIN) as known:
                 known.writelines(f"{report.hex()}\n".encode() for report in register.reports())
-            before = pipeline | beam.io.ReadFromText(f"{place}.known", compression_type=PLAIN)
-            counts, reports = (pipeline | beam.Create(names), before) | CountFiles(announcement)
-            reports | beam.io.WriteToText(f"{place}.new", compression_type=PLAIN)
-            return counts
+            return pipeline | beam.Create(names) | CountFiles(announcement, place)
 
         def add(place: str, counts: PartialCounts) -> None:
-            (match,) = FileSystems.match([f"{place}.new*"])
+            (match,) = FileSystems.match([f"{place}.new-*"])
             new = 0
             for file in match.metadata_list:
                 with opened(file.path) as lines:
-                    new += sum(register.add(bytes.fromhex(line.decode())) for line in lines)
+                    new += sum(register.add(bytes.fromhex(line.decode().strip())) for line in lines)
             if counts.complaint is None and new != counts.n_users:
                 raise PipelineError(
                     f"{counts.n_users} reports were counted and {new} are new: files were changed; count again."
@@ -127,8 +140,8 @@ class BeamEngine(Engine):
         """The counts of these users; none if they write packets."""
         announcement = users.announcement
         blocks = block_parts(users.index, announcement.n_instances)
-        with tempfile.TemporaryDirectory() as scratch:
-            stored, classes = _stored(users, Path(scratch))
+        named = self.runner is not None
+        with tempfile.TemporaryDirectory() as scratch, _stored(users, named=named) as (stored, classes):
             played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)
 
             def build(pipeline: Any, _: str) -> Any:
@@ -153,7 +166,7 @@ class BeamEngine(Engine):
         target = f"{place}.npz"
         try:
             try:
-                with beam.Pipeline(runner=self._runner(options), options=options) as pipeline:
+                with self._pipeline(options) as pipeline:
                     build(pipeline, place) | beam.Map(partial(_deliver, target))
                 with opened(target) as file:
                     counts = _delivered(file.read(), target)
@@ -172,19 +185,33 @@ class BeamEngine(Engine):
                 " check the runner and its options."
             ) from error
 
+    @contextmanager
+    def _pipeline(self, options: PipelineOptions) -> Iterator[Any]:
+        """A pipeline, which runs when the block ends."""
+        pipeline = beam.Pipeline(runner=self._runner(options), options=options)
+        try:
+            with pipeline:
+                yield pipeline
+        finally:
+            shutil.rmtree(pipeline.local_tempdir, ignore_errors=True)  # Beam does so unless it is interrupted before
+            if self.runner == DASK and hasattr(pipeline, "result"):
+                pipeline.result.client.close()  # Beam leaves it open
+
     def _pipeline_options(self) -> PipelineOptions:
         ours = ["--job_name=privkde-collect", "--default_sdk_harness_log_level=ERROR"]
         if self.runner is None:
             mode = "in_memory" if self.workers == 1 else "multi_processing"
             ours += [f"--direct_num_workers={self.workers}", f"--direct_running_mode={mode}"]
         else:
-            ours += [f"--runner={self.runner}"]
+            ours += [f"--runner={FULL_NAMES.get(self.runner, self.runner)}"]
+        if self.runner == DASK and not self._named_options() & set(DASK_PARTITIONS):
+            ours += [f"{DASK_PARTITIONS[0]}=1"]
         return PipelineOptions([*ours, *self.options])
 
     def _runner(self, options: PipelineOptions) -> Any:
         """By default Beam's runner inside this process: its DirectRunner may download another program."""
         if self.runner is not None:
-            return self.runner
+            return FULL_NAMES.get(self.runner, self.runner)
         from apache_beam.portability.api import beam_provision_api_pb2
         from apache_beam.runners.portability.fn_api_runner import fn_runner
         from apache_beam.runners.portability.portable_runner import JobServiceHandle
@@ -192,6 +219,13 @@ class BeamEngine(Engine):
         encoded = JobServiceHandle.encode_pipeline_options(options.get_all_options())
         provision = beam_provision_api_pb2.ProvisionInfo(pipeline_options=encoded)
         return fn_runner.FnApiRunner(provision_info=fn_runner.ExtendedProvisionInfo(provision))
+
+
+def _require_dask() -> None:
+    """Load Beam's runner for Dask, so that its options are known from now on."""
+    if find_spec("distributed") is None:
+        raise InvalidInputError(f"{DASK} needs distributed; install the extra with `pip install 'privkde[dask]'`.")
+    import_module(FULL_NAMES[DASK].rpartition(".")[0])
 
 
 def _unknown(options: Sequence[str]) -> list[str]:
@@ -208,17 +242,35 @@ def _matching(pattern: str) -> list[str]:
     return [metadata.path for metadata in match.metadata_list]
 
 
-def _stored(users: Users, scratch: Path) -> tuple[Users, Path | None]:
-    """The users, and the file of their classes: arrays become files, so that the pipeline does not hold copies."""
+@contextmanager
+def _stored(users: Users, *, named: bool) -> Iterator[tuple[Users, Path | None]]:
+    """The users, and the file of their classes: arrays become a file, so that the pipeline does not hold copies."""
     arrays: dict[str, Any] = {} if users.classes is None else {"classes": users.classes}
     if isinstance(users.rows, np.ndarray):
         arrays["rows"] = users.rows
-    file = scratch / "users.npz"
-    if arrays:
+    with _own_file(named=named) as (file, path):
         np.savez(file, **arrays)
-    rows = read_vectors(file, "rows") if "rows" in arrays else users.rows
-    stored = replace(users, rows=rows, index=users.index[:0], classes=None)
-    return stored, file if "classes" in arrays else None
+        file.flush()
+        rows = read_vectors(path, "rows") if "rows" in arrays else users.rows
+        stored = replace(users, rows=rows, index=users.index[:0], classes=None)
+        yield stored, path if "classes" in arrays else None
+
+
+@contextmanager
+def _own_file(*, named: bool) -> Iterator[tuple[IO[bytes], Path]]:
+    """A temporary file to fill, and where processes of this user open it.
+
+    Unless it has to be `named` it has no name, where the system allows: others then open it through this process.
+    """
+    if not named and Path("/proc/self/fd").is_dir():
+        with tempfile.TemporaryFile() as file:
+            yield file, Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "users.npz"
+        path.touch(mode=0o600)
+        with path.open("wb") as held:
+            yield held, path
 
 
 def _deliver(target: str, counts: PartialCounts) -> None:

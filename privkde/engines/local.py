@@ -18,7 +18,7 @@ from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, PartialCounts, analyzed
 from privkde.protocol.inputs import Rows
 from privkde.protocol.parties import Analyzer, Shuffler
-from privkde.storage.packets import matched, part_name, read_packets, write_packets
+from privkde.storage.packets import matched, part_name, read_packets
 from privkde.storage.report_register import ReportRegister
 from privkde.storage.user_blocks import Index, Progress, in_blocks
 
@@ -79,7 +79,7 @@ class LocalEngine(Engine):
         clients = Clients(users)
 
         def work(part: Index, start: int) -> None:
-            write_packets(folder / part_name(start, suffix), clients.packets(part, start, stream), once=True)
+            clients.answer(folder / part_name(start, suffix), part, start, stream)
 
         in_blocks(work, users.index, users.announcement.n_instances, progress)
 

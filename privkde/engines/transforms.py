@@ -36,7 +36,7 @@ from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, PartialCounts, withheld
 from privkde.protocol.messages import MalformedPacketError, WireFormat
 from privkde.storage.datasets import read_array
-from privkde.storage.packets import part_name, read_packets, write_packets
+from privkde.storage.packets import part_name, read_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
 
 Block = tuple[Index, int]
@@ -58,31 +58,38 @@ KNOWN: Sighting = (b"", ("", 0), 0)
 
 
 class CountFiles(beam.PTransform):  # type: ignore[misc]
-    """From names of files, and ids of reports that were counted before, to counts of what is new, and its ids.
+    """From names of files to counts of the reports in them that were not counted before: one `PartialCounts`.
 
-    The two results are one `PartialCounts`, `withheld` for too few users, and the ids of the reports in it. Packets
-    stay on workers that read their file: files are read first for ids, with which digests and places travel, and then
-    again for what is at the place that is kept for each id. Partial counts travel and are added up.
+    It is `withheld` for too few users. `<place>.known` has the ids that were counted before as lines; ids of what is
+    counted are left in files `<place>.new-*`, one for each file of packets. Packets stay on workers that read their
+    file: files are read first for ids, with which digests and places travel, and then again for what is at the place
+    that is kept for each id. Partial counts travel and are added up.
     """
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, place: str) -> None:
         super().__init__()
         self._announcement = announcement
+        self._place = place
 
-    def expand(self, given: tuple[Any, Any]) -> tuple[Any, Any]:
+    def expand(self, names: Any) -> Any:
         """Counts are added up where packets are read, on runners that lift combiners; then the total is checked."""
-        names, known = given
         wire, counter = self._announcement.wire_format(), PacketCounter(self._announcement)
         seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, wire))
+        known = names.pipeline | "Earlier" >> beam.Create([f"{self._place}.known"]) | beam.FlatMap(_lines)
         before = known | "Known" >> beam.Map(lambda report: (report, KNOWN))
         first = (seen, before) | "All sightings" >> beam.Flatten() | "First" >> beam.CombinePerKey(_first)
         places = first | "Places" >> beam.FlatMap(_new_place)
         every = names | "Every file" >> beam.Map(lambda name: (name, -1))  # also where nothing is new
         files = (places, every) | "All files" >> beam.Flatten() | "By file" >> beam.GroupByKey()
-        counted = files | "Count" >> beam.FlatMap(partial(_count_file, counter, wire)).with_outputs(
-            "reports", main="of"
-        )
-        return counted["of"] | _Total(self._announcement), counted["reports"]
+        counted = files | "Count" >> beam.FlatMap(partial(_count_file, counter, wire, self._place))
+        return counted | _Total(self._announcement)
+
+
+def _lines(name: str) -> Iterator[str]:
+    """The lines of a text file."""
+    with opened(name) as file:
+        for line in file:
+            yield line.decode().strip()
 
 
 def _sightings(wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
@@ -104,22 +111,24 @@ def _new_place(sighted: tuple[str, Sighting]) -> list[tuple[str, int]]:
 
 
 def _count_file(
-    counter: PacketCounter, wire: WireFormat, given: tuple[str, Iterable[int]]
-) -> Iterator[PartialCounts | beam.pvalue.TaggedOutput]:
-    """The counts of the packets at these places of a file; the rest is malformed or repeated."""
+    counter: PacketCounter, wire: WireFormat, place: str, given: tuple[str, Iterable[int]]
+) -> Iterator[PartialCounts]:
+    """The counts of the packets at these places of a file, whose ids are written; the rest is malformed or repeated."""
     name, kept = given
     places = iter(np.sort(np.fromiter(kept, np.int64))[1:])  # without the mark of `CountFiles`
     following = next(places, None)
+    new = f"{place}.new-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
     try:
-        for place, packet in enumerate(read_packets(name, wire.longest, opened)):
-            counts = counter.of(packet)
-            if place == following:
-                following = next(places, None)
-                if counts.n_users:
-                    yield beam.pvalue.TaggedOutput("reports", wire.packet_id(packet).hex())
-            elif counts.n_users:
-                counts = replace(counter.nothing, repeated=1)
-            yield counts
+        with FileSystems.create(new, compression_type=CompressionTypes.UNCOMPRESSED) as reports:
+            for number, packet in enumerate(read_packets(name, wire.longest, opened)):
+                counts = counter.of(packet)
+                if number == following:
+                    following = next(places, None)
+                    if counts.n_users:
+                        reports.write(f"{wire.packet_id(packet).hex()}\n".encode())
+                elif counts.n_users:
+                    counts = replace(counter.nothing, repeated=1)
+                yield counts
     except (PrivkdeError, OSError) as error:
         yield counter.complaining(0, error)
 
@@ -236,10 +245,7 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
     def _counts(self, part: Index, start: int) -> PartialCounts:
         played, stream = self._played, self._played.recipe()
         if played.folder is not None:
-            target = played.folder / part_name(start, played.suffix)
-            if not target.exists():  # otherwise the block is repeated, and its users have already answered
-                with suppress(FileExistsError):  # another worker was faster
-                    write_packets(target, self._clients.packets(part, start, stream), once=True)
+            self._clients.answer(played.folder / part_name(start, played.suffix), part, start, stream)
             return self._counter.nothing
         if played.path == "faithful":
             return self._counter.of_all(self._clients.packets(part, start, stream))

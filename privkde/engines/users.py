@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +15,7 @@ from privkde.draws.randomness import ByteStream
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import Rows
 from privkde.protocol.parties import Randomizer
+from privkde.storage.packets import write_packets
 from privkde.storage.user_blocks import Index
 
 
@@ -52,6 +55,12 @@ class Clients:
         """What each user of this block sends, all noise included."""
         rows, classes = self._block(part)
         return self._randomizer.packets(rows, classes, stream=stream.child("client", start), numbers=part)
+
+    def answer(self, file: Path, part: Index, start: int, stream: ByteStream) -> None:
+        """Write what this block's users send, unless the file is there: then they have already answered."""
+        if not file.exists():
+            with suppress(FileExistsError):  # another worker was faster
+                write_packets(file, self.packets(part, start, stream), once=True)
 
     def _block(self, part: Index) -> tuple[NDArray[np.floating], NDArray[np.integer] | None]:
         classes = self._users.classes

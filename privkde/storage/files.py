@@ -56,9 +56,9 @@ def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` whole or not at all."""
-    with whole_file(path) as temporary:
+def write_text(path: Path, text: str, *, once: bool = False) -> None:
+    """Write `text` whole or not at all; see `whole_file`."""
+    with whole_file(path, once=once) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 

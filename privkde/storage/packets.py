@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -40,14 +40,19 @@ def suffix_of(name: str) -> str:
     raise InvalidInputError(f"{name!r} must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]} to hold packets.")
 
 
-def require_unanswered(folder: Path) -> None:
-    """Refuse a folder that holds packets: to draw them again would be a second answer of the same users."""
-    held = sorted(path.name for path in folder.glob("part-*"))
-    if held:
-        raise InvalidInputError(
-            f"folder {str(folder)!r} already holds {held[0]!r}; users answer only once: count what is there, or choose"
-            " an empty folder."
-        )
+def require_answers(folder: Path, blocks: Mapping[str, int], longest: int) -> None:
+    """Refuse a folder with packets that are not of these blocks: their users might answer again in another block.
+
+    `blocks` gives each block's file and users, `longest` the bytes of a packet. What a killed process was writing is deleted: nobody has answered there.
+    """
+    for path in folder.glob(f"{TEMPORARY}*"):
+        path.unlink(missing_ok=True)
+    for path in sorted(folder.glob("part-*")):
+        if path.name not in blocks or sum(1 for _ in read_packets(str(path), longest)) != blocks[path.name]:
+            raise InvalidInputError(
+                f"folder {str(folder)!r} holds {path.name!r}, which is not a block of these users; users answer only"
+                " once: count what is there, or choose an empty folder."
+            )
 
 
 def matched(patterns: Sequence[str], matches: Callable[[str], Iterable[str]]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from accounting import plan_budget
-from privkde.cli import INTERRUPTED, main
+from privkde.cli import main
 from privkde.draws.randomness import private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import DensityModel
@@ -71,7 +71,7 @@ def test_a_run_that_ends_before_it_writes_is_run_again(shop: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(Analyzer, "save", interrupted)
-        assert main(collect(shop, "monday")) == INTERRUPTED
+        assert main(collect(shop, "monday")) == 130
     assert not (shop / "counts.npz").exists()
     assert main(collect(shop, "monday")) == 0
     assert counted(shop)[2] == 25

@@ -2,9 +2,14 @@
 
 import bz2
 import json
+import os
 import pickle
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +23,7 @@ from sklearn.base import clone
 from accounting import plan_budget
 from accounting.errors import InvalidInputError
 from accounting.mechanisms import BITSUMS
-from privkde import PrivateKDE, engines
+from privkde import PrivateKDE, PrivateKDEClassifier, engines
 from privkde.cli import main
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.engines import ANNOUNCEMENT, PATHS, ThroughFiles, transforms
@@ -37,6 +42,7 @@ from privkde.storage.files import TEMPORARY
 from privkde.storage.packets import SUFFIXES, read_packets, write_packets
 from tests.privkde.cli.test_command_line import refuse
 from tests.privkde.engines.test_local import collected
+from tests.privkde.holding import wait_for_held
 from tests.privkde.unplanned import SEED, announced, small_laws
 
 pytestmark = pytest.mark.extras
@@ -90,7 +96,7 @@ def test_the_same_packets_give_the_same_counts_from_every_format(suffix: str, tm
         folders[name].mkdir()
         users = Users(announcement=announcement, rows=ROWS, index=EVERYBODY)
         one.randomize(users, folders[name], stream=SEEDED, suffix=suffix)
-    names = sorted(path.name for path in folders["beam"].iterdir())
+    names = sorted(path.name for path in folders["beam"].glob("part-*"))
     assert len(names) == 8
     for name in names:
         assert (folders["local"] / name).stat().st_size == (folders["beam"] / name).stat().st_size
@@ -98,7 +104,7 @@ def test_the_same_packets_give_the_same_counts_from_every_format(suffix: str, tm
     write_packets(folders["local"] / f"bad{suffix}", [malformed[:-1], b"pk"])
     found = BeamEngine().count(announcement, [str(folders["local"] / f"*{suffix}")])
     assert plain(found) == (*plain(expected)[:3], 2)
-    assert plain(LocalEngine().count(announcement, sorted(map(str, folders["local"].iterdir())))) == plain(found)
+    assert plain(LocalEngine().count(announcement, [str(folders["local"] / f"*{suffix}")])) == plain(found)
 
 
 def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
@@ -215,7 +221,7 @@ def test_pipelines_hold_neither_vectors_nor_classes(copied: bool, monkeypatch: p
 
     monkeypatch.setattr(bz2, "compress", spied)
     if copied:
-        monkeypatch.setattr(beam_engine, "_stored", lambda users, _: (users, None))
+        monkeypatch.setattr(beam_engine, "_stored", lambda users, **_: nullcontext((users, None)))
     collected(BeamEngine(), announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
     assert any(announcement.public_seed.encode() in data for data in pickled)
     for private in (ROWS, labels):
@@ -304,6 +310,47 @@ def test_nothing_is_left_in_the_temporary_location(tmp_path: Path, monkeypatch: 
     with pytest.raises(DamagedFileError, match="was altered"):
         collected(engine, announcement, ROWS, EVERYBODY, stream=SEEDED)
     assert not list(place.iterdir())
+
+
+def holders(folder: Path, private: bytes) -> list[str]:
+    """The files below a folder that hold these bytes."""
+    return [path.name for path in folder.rglob("*") if path.is_file() and private in path.read_bytes()]
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["nameless", "named"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+def test_no_vectors_are_left_by_a_run_that_is_ended(number: signal.Signals, named: bool, tmp_path: Path) -> None:
+    """While users are played, only a runner that may have other machines gives their file a name.
+
+    A name that is not deleted, since nobody can catch SIGKILL, shows that the test looks at the right place.
+    """
+    temporary, held = tmp_path / "temporary", tmp_path / "held"
+    temporary.mkdir()
+    held.mkdir()
+    np.savez_compressed(tmp_path / "data.npz", X_train=ROWS)
+    (tmp_path / "plan.json").write_text(plan_budget(users=60, dim=5, repetitions=8, epsilon=8, delta=1e-3).dumps())
+    given = ["collect", str(tmp_path / "data.npz"), "--plan", str(tmp_path / "plan.json"), "--engine", "beam"]
+    given += ["-o", str(tmp_path / "model.npz")]
+    given += ["--runner", "FnApiRunner", "--", f"--temp_location={tmp_path}"] if named else []
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tests.privkde.holding", str(held), *given],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with child:
+        wait_for_held(held, lambda: child.poll() is not None)
+        row = ROWS[17].tobytes()
+        assert bool(holders(temporary, row)) == named
+        child.send_signal(number)
+        _, shown = child.communicate(timeout=60)
+    if number == signal.SIGTERM:
+        assert (child.returncode, shown) == (128 + number, "privkde: interrupted by SIGTERM\n")
+        assert list(temporary.iterdir()) == []
+    else:
+        assert child.returncode == -number
+        assert bool(holders(temporary, row)) == named
+    assert not (tmp_path / "model.npz").exists()
 
 
 def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,14 +444,48 @@ def test_a_block_that_is_repeated_leaves_the_packets_that_are_there(
 
 
 def test_users_whose_packets_are_written_do_not_answer_again(tmp_path: Path) -> None:
+    """Whoever continues a folder, of which a block is missing, plays that block only."""
     users = Users(announcement=announcement_of("rr"), rows=ROWS, index=np.arange(24))
     BeamEngine().randomize(users, tmp_path, stream=private_randomness())
     held = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert len(set(held.values())) == 3
+    assert len(set(held.values())) == len(held) == 3 + 1
+    missing = tmp_path / "part-000000000008.packets"
     for one in (LocalEngine(), BeamEngine()):
-        with pytest.raises(InvalidInputError, match=r"already holds 'part-0+\.packets'; users answer only once"):
-            one.randomize(users, tmp_path, stream=private_randomness())
-    assert held == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        missing.unlink()
+        (tmp_path / f"{TEMPORARY}left.packets").write_bytes(held[missing.name])  # a killed process was writing it
+        one.randomize(users, tmp_path, stream=private_randomness())
+        now = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        assert {name for name in held | now if held.get(name) != now.get(name)} == {missing.name}
+    other = replace(users, announcement=replace(users.announcement, bandwidth=2.0))
+    with pytest.raises(InvalidInputError, match="answers to another announcement; users answer only once"):
+        LocalEngine().randomize(other, tmp_path, stream=private_randomness())
+    for strange in (replace(users, index=np.arange(23)), replace(users, index=np.arange(16))):
+        with pytest.raises(InvalidInputError, match=r"'part-0+16\.packets', which is not a block of these users"):
+            LocalEngine().randomize(strange, tmp_path, stream=private_randomness())
+    with pytest.raises(InvalidInputError, match="is not a block of these users"):
+        LocalEngine().randomize(users, tmp_path, stream=private_randomness(), suffix=".avro")
+    assert now == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_separate_labels_are_not_continued(tmp_path: Path) -> None:
+    """Who reports a label again may answer in another class."""
+    labels = np.arange(60) % 2
+
+    def through() -> ThroughFiles:
+        return ThroughFiles(engine=LocalEngine(), folder=tmp_path / "sent")
+
+    def fit(collector: ThroughFiles) -> None:
+        options: dict[str, Any] = {"epsilon": 8.0, "delta": 1e-3, "repetitions": 8, "classes": [0, 1]}
+        PrivateKDEClassifier(**options, public_seed=SEED, path="faithful", engine=collector).fit(ROWS, labels)
+
+    first = through()
+    fit(first)
+    with pytest.raises(InvalidInputError, match="class '0' was collected before"):
+        fit(first)
+    for again in (fit, ThroughFiles.public_seed):
+        with pytest.raises(InvalidInputError, match="of separate labels and cannot be continued"):
+            again(through())
+    assert sorted(path.name for path in (tmp_path / "sent").iterdir()) == ["0", "1"]
 
 
 # Bad input ----------------------------------------------------------------------------------------------------------
@@ -510,7 +591,7 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
         (counted(shop, "--counts", model, "--packets", model), "--packets is for vectors"),
         (["collect", data, *planned], "give one file of vectors and -o MODEL"),
         (["collect", data, *planned, "-o", model, "--format", "avro"], "add --packets FOLDER"),
-        (["collect", data, *planned, "-o", model, "--packets", str(shop / "sent")], "choose another folder"),
+        (["collect", data, *planned, "-o", model, "--packets", str(shop / "sent")], "not a block of these users"),
         (["collect", data, *planned, "-o", model, "--workers", "2"], "for the engine 'beam'"),
         (["collect", "gs://shop/data.npz", *planned, "-o", model], "'gs://shop/data.npz' is not on a disk"),
     ):
