@@ -154,11 +154,15 @@ def messages(wire: WireFormat, most: int = 40) -> st.SearchStrategy[Messages]:
         st.integers(0, 1) if wire.content_bits else st.just(1),
     )
     return st.builds(
-        lambda n_users, pairs: Messages(
+        lambda n_users, pairs, packet_id, secret: Messages(
             n_users,
             np.array([instance for instance, _ in pairs], np.int64),
             np.array([bit for _, bit in pairs], np.uint8),
+            packet_id,
+            secret,
         ),
         st.one_of(st.integers(0, 3), st.integers(0, 2**32 - 1)),
         st.lists(single, max_size=most),
+        st.binary(min_size=16, max_size=16),
+        st.booleans(),
     )

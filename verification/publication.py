@@ -20,7 +20,7 @@ LATTICE_SLACK = 1e-4
     applies=lambda subject: subject.model is not None,
 )
 def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """What the file alone shows; whether the draws were secret is the publisher's word."""
+    """What the file alone shows; whether draws were secret is what clients said of theirs, and the publisher wrote."""
     model = subject.model
     if model is None:
         raise InvalidInputError("no model was given; audit with --model.")
@@ -36,7 +36,9 @@ def check_model(subject: Subject, effort: Effort, seed: int) -> Finding:
         statistic=float(len(breaches)),
         bound=0.0,
         found="; ".join(breaches),
-        note="Statistic: breaches. Sums that were altered to other possible values cannot be told from noise.",
+        note="Statistic: breaches. Sums that were altered to other possible values cannot be told from noise. Not"
+        " known: whether clients told the truth when they marked their draws as secret, and whether each report is of"
+        " another person.",
     )
 
 

@@ -19,8 +19,8 @@ from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.files import require_writable
 from privkde.storage.packets import SUFFIXES
+from privkde.storage.report_register import ReportRegister, register_beside
 
-DRAWS = ("secret", "seeded")
 _EXPLAINED = """\
 Run a collection on one machine or, by Apache Beam, on many.
 
@@ -29,8 +29,9 @@ With --packets, their packets are written to files first and counted from there.
 If that is interrupted, the same command continues it: who has answered is kept.
 
 From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
-this sees them and must be trusted with them. --counts keeps the counts; -o together
-with --draws publishes the density.
+this sees them and must be trusted with them. --counts keeps the counts; -o publishes
+the density, as private only if all packets are marked as drawn from secret randomness.
+Every report is counted once, in all runs together: --reports keeps which were counted.
 
 Options of Beam and its runner follow after `--`."""
 
@@ -57,7 +58,9 @@ def add_collect(collect: argparse.ArgumentParser) -> None:
     packets.add_argument("--packets", type=Path, metavar="FOLDER", help="vectors: also write packets and announcement")
     packets.add_argument("--format", choices=[suffix[1:] for suffix in SUFFIXES], help="of packets (default: packets)")
     packets.add_argument("--counts", type=Path, metavar="FILE", help="packets: file for the counts")
-    packets.add_argument("--draws", choices=DRAWS, help="packets: clients' randomness; needed to publish a model")
+    packets.add_argument(
+        "--reports", type=Path, metavar="FILE", help="packets: reports counted so far (default: beside announcement)"
+    )
     vectors = collect.add_argument_group("vectors")
     add_collection_options(vectors)
     collect.set_defaults(run=_collect, of_vectors={action.dest: action.default for action in vectors._group_actions})
@@ -74,9 +77,9 @@ def _collect(parsed: argparse.Namespace) -> None:
 
 
 def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
-    if parsed.output is None or len(parsed.source) != 1 or parsed.counts is not None or parsed.draws is not None:
+    if parsed.output is None or len(parsed.source) != 1 or parsed.counts is not None or parsed.reports is not None:
         raise InvalidInputError(
-            "with --plan give one file of vectors and -o MODEL; --counts and --draws are for packets."
+            "with --plan give one file of vectors and -o MODEL; --counts and --reports are for packets."
         )
     if "://" in parsed.source[0]:
         raise InvalidInputError(
@@ -104,23 +107,21 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
         )
     if parsed.output is None and parsed.counts is None:
         raise InvalidInputError("nothing would be kept; add --counts FILE, -o MODEL, or both.")
-    if (parsed.output is None) != (parsed.draws is None):
-        raise InvalidInputError(
-            "-o MODEL and --draws go together: only you can say whether the clients' randomness was secret."
-        )
-    for target in (parsed.output, parsed.counts):
+    reports = parsed.reports or register_beside(parsed.announcement)
+    for target in (parsed.output, parsed.counts, reports):
         if target is not None:
             require_writable(target)
     announcement = Announcement.verified(read_json(parsed.announcement, "get it from whoever runs the collection."))
     collection = None if parsed.output is None else _collection(announcement)
-    with tracked(sys.stderr.isatty()) as tracker:
-        analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", announcement.plan.request.users))
+    users = announcement.plan.request.users
+    with tracked(sys.stderr.isatty()) as tracker, ReportRegister(announcement.collection(), reports) as register:
+        analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", users), register=register)
     if parsed.counts is not None:
         analyzer.save(parsed.counts)
         Console().print(counts_table(analyzer, parsed.counts))
     if collection is not None:
         collection.count(0, analyzer)
-        model = collection.publish(private=parsed.draws == "secret")
+        model = collection.publish(private=True)  # if the packets say so, too; there are no other draws
         model.save(parsed.output)
         Console().print(model_table(model, {}, parsed.output))
 

@@ -165,6 +165,8 @@ def counts_table(analyzer: Analyzer, path: Path) -> Table:
     table.add_row("collection", announcement.collection().hex())
     table.add_row("users", f"{analyzer.n_users:,} of {announcement.plan.request.users:,} planned")
     table.add_row("refused packets", f"{analyzer.rejected:,}")
+    table.add_row("repeated packets", f"{analyzer.repeated:,}")
+    table.add_row("clients' draws", "marked secret" if analyzer.secret else "not all marked secret: not private")
     table.add_row("messages", f"{int(analyzer.tally.ones.sum() + analyzer.tally.zeros.sum()):,}")
     table.add_row("written", escape(str(path)))
     return table

@@ -14,9 +14,11 @@ from accounting.errors import InvalidInputError, require_choice
 from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.parties import Analyzer
+from privkde.protocol.counting import PartialCounts, released
+from privkde.protocol.parties import Analyzer, register_of
 from privkde.storage.files import write_text
 from privkde.storage.packets import SUFFIXES, part_name, require_answers
+from privkde.storage.report_register import ReportRegister, register_beside
 from privkde.storage.user_blocks import Progress, block_parts
 
 ENGINES = ("local", "beam")
@@ -65,12 +67,29 @@ class Engine(abc.ABC):
         require_answers(folder, {part_name(start, suffix): len(part) for part, start in blocks})
         self._write_packets(users, folder, stream, suffix, progress)
 
-    @abc.abstractmethod
-    def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
+    def count(
+        self,
+        announcement: Announcement,
+        files: Sequence[str],
+        progress: Progress | None = None,
+        *,
+        register: ReportRegister | None = None,
+    ) -> Analyzer:
         """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on.
 
-        Names may be patterns such as `sent/*.packets`.
+        Names may be patterns such as `sent/*.packets`. Every report is counted once. With a `register` in a file this
+        holds for all runs together: reports that are new make a release of their own, and the counts are those of all
+        releases. After an interruption nothing was counted, or all of it.
         """
+        kept = register_of(announcement, register)
+        with kept.counting():
+            return released(announcement, self._count(announcement, files, kept, progress), kept)
+
+    @abc.abstractmethod
+    def _count(
+        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+    ) -> PartialCounts:
+        """The counts of reports that are new to the register, which are added to it."""
 
     @abc.abstractmethod
     def _aggregated(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
@@ -92,8 +111,8 @@ class ThroughFiles:
     """A collector whose users' packets are written to `folder/<number of the group>` before they are counted.
 
     A deployment works like this: a user's packet is drawn once and kept until it is counted, so that after a failure
-    nobody answers twice. The announcement is written beside the packets. Groups (classes) are numbered in the order of
-    collection.
+    nobody answers twice. The announcement and the register of reports are written beside the packets. Groups
+    (classes) are numbered in the order of collection.
 
     An interrupted collection is continued by another one with the same folder, users and announcement, so with the same
     `public_seed`: see `Engine.randomize`. One with separate labels is not: the labels that users reported were not
@@ -119,7 +138,9 @@ class ThroughFiles:
         folder = self._place(announcement.group)
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
-        return self.engine.count(announcement, sorted(str(file) for file in folder.glob(f"part-*{self.suffix}")))
+        files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
+        with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
+            return self.engine.count(announcement, files, register=register)
 
     def public_seed(self) -> str | None:
         """The seed of the collection that the folder holds, which continues it; refused if it cannot be continued."""

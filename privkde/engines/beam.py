@@ -32,7 +32,7 @@ from accounting.errors import InvalidInputError, PrivkdeError, require_integer
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.engines import Engine
-from privkde.engines.transforms import CountPackets, Played, opened, packets_of, play_users
+from privkde.engines.transforms import CountFiles, Played, opened, play_users
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
@@ -40,9 +40,11 @@ from privkde.protocol.parties import Analyzer
 from privkde.storage.container import sealed, unsealed
 from privkde.storage.datasets import read_vectors
 from privkde.storage.packets import matched
+from privkde.storage.report_register import ReportRegister
 from privkde.storage.user_blocks import Progress, block_parts
 
-OUTCOME_SCHEMA = "privkde.outcome/1"
+OUTCOME_SCHEMA = "privkde.outcome/2"
+PLAIN = CompressionTypes.UNCOMPRESSED
 MOST_WORKERS = 1024
 DASK = "DaskRunner"
 FULL_NAMES = {DASK: "apache_beam.runners.dask.dask_runner.DaskRunner"}
@@ -103,19 +105,36 @@ class BeamEngine(Engine):
         """All workers must see `folder`, and be able to link files in it."""
         self._played(users, stream, progress, folder=folder.resolve(), suffix=suffix)
 
-    def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
-        """Count the packets of files wherever Beam can read them; names may be patterns such as `gs://a/*`."""
+    def _count(
+        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+    ) -> PartialCounts:
+        """Wherever Beam can read the files; names may be patterns such as `gs://a/*`.
+
+        Workers get the ids of reports that were counted before, and leave those that are new, as lines of files.
+        """
         names = matched(files, _matching)
 
-        def build(pipeline: Any) -> Any:
-            spread = pipeline | beam.Create(names) | "Spread files" >> beam.Reshuffle()  # each is read by one worker
-            return spread | beam.FlatMap(packets_of) | CountPackets(announcement)
+        def build(pipeline: Any, place: str) -> Any:
+            with FileSystems.create(f"{place}.known", compression_type=PLAIN) as known:
+                known.writelines(f"{report.hex()}\n".encode() for report in register.reports())
+            return pipeline | beam.Create(names) | CountFiles(announcement, place)
+
+        def add(place: str, counts: PartialCounts) -> None:
+            (match,) = FileSystems.match([f"{place}.new-*"])
+            new = 0
+            for file in match.metadata_list:
+                with opened(file.path) as lines:
+                    new += sum(register.add(bytes.fromhex(line.decode())) for line in lines)
+            if counts.complaint is None and new != counts.n_users:
+                raise PipelineError(
+                    f"{counts.n_users} reports were counted and {new} are new: files were changed; count again."
+                )
 
         with tempfile.TemporaryDirectory() as scratch:
-            counts = self._run(build, scratch)
+            counts = self._run(build, scratch, add)
         if progress is not None:
             progress(counts.n_users)
-        return released(announcement, counts)
+        return counts
 
     def _played(self, users: Users, stream: ByteStream, progress: Progress | None, **options: Any) -> PartialCounts:
         """The counts of these users; none if they write packets."""
@@ -125,7 +144,7 @@ class BeamEngine(Engine):
         with tempfile.TemporaryDirectory() as scratch, _stored(users, named=named) as (stored, classes):
             played = Played(users=stored, classes=classes, recipe=stream.recipe(), **options)
 
-            def build(pipeline: Any) -> Any:
+            def build(pipeline: Any, _: str) -> Any:
                 return play_users(pipeline | beam.Create(blocks), played)
 
             counts = self._run(build, scratch)
@@ -134,20 +153,29 @@ class BeamEngine(Engine):
             progress(len(users.index))
         return counts
 
-    def _run(self, build: Callable[[Any], Any], scratch: str) -> PartialCounts:
-        """Run the pipeline, then read and delete the file that it delivered."""
+    def _run(
+        self,
+        build: Callable[[Any, str], Any],
+        scratch: str,
+        read: Callable[[str, PartialCounts], None] | None = None,
+    ) -> PartialCounts:
+        """Run the pipeline, then read and delete the files that it delivered; their names begin with a `place`."""
         options = self._pipeline_options()
         folder = options.view_as(GoogleCloudOptions).temp_location or scratch
-        target = FileSystems.join(folder, f"privkde-{secrets.token_hex(8)}.npz")
+        place = FileSystems.join(folder, f"privkde-{secrets.token_hex(8)}")
+        target = f"{place}.npz"
         try:
             try:
                 with self._pipeline(options) as pipeline:
-                    build(pipeline) | beam.Map(partial(_deliver, target))
+                    build(pipeline, place) | beam.Map(partial(_deliver, target))
                 with opened(target) as file:
-                    return _delivered(file.read(), target)
+                    counts = _delivered(file.read(), target)
+                if read is not None:
+                    read(place, counts)
+                return counts
             finally:
-                if FileSystems.exists(target):
-                    FileSystems.delete([target])
+                (left,) = FileSystems.match([f"{place}*"])
+                FileSystems.delete([file.path for file in left.metadata_list])
         except PrivkdeError:
             raise
         except Exception as error:  # runners have errors of all kinds
@@ -251,9 +279,11 @@ def _deliver(target: str, counts: PartialCounts) -> None:
         "schema": OUTCOME_SCHEMA,
         "n_users": counts.n_users,
         "rejected": counts.rejected,
+        "repeated": counts.repeated,
+        "secret": counts.secret,
         "complaint": None if counts.complaint is None else list(astuple(counts.complaint)),
     }
-    with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+    with FileSystems.create(target, compression_type=PLAIN) as file:
         file.write(sealed(document, {"ones": counts.tally.ones, "zeros": counts.tally.zeros}))
 
 
@@ -264,5 +294,7 @@ def _delivered(content: bytes, name: str) -> PartialCounts:
         tally=Tally(arrays["ones"], arrays["zeros"]),
         n_users=document["n_users"],
         rejected=document["rejected"],
+        repeated=document["repeated"],
+        secret=document["secret"],
         complaint=None if complaint is None else Complaint(*complaint),
     )

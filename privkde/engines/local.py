@@ -15,10 +15,11 @@ from privkde.draws.randomness import ByteStream
 from privkde.engines import Engine
 from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import PacketCounter, released
+from privkde.protocol.counting import PacketCounter, PartialCounts, analyzed
 from privkde.protocol.inputs import Rows
 from privkde.protocol.parties import Analyzer, Shuffler
 from privkde.storage.packets import matched, part_name, read_packets
+from privkde.storage.report_register import ReportRegister
 from privkde.storage.user_blocks import Index, Progress, in_blocks
 
 
@@ -46,16 +47,18 @@ class LocalEngine(Engine):
     """Runs collections in this process."""
 
     def _aggregated(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
-        clients, analyzer, lock = Clients(users), Analyzer(users.announcement), threading.Lock()
+        clients, lock = Clients(users), threading.Lock()
+        tally = noise_of_all(users.announcement, len(users.index), stream)
 
         def work(part: Index, start: int) -> None:
+            nonlocal tally
             inputs = clients.inputs(part, start, stream)
             with lock:
-                analyzer.add(inputs, len(part))
+                tally += inputs
 
         in_blocks(work, users.index, users.announcement.n_instances, progress)
-        analyzer.add(noise_of_all(users.announcement, len(users.index), stream), 0)
-        return analyzer
+        counts = PartialCounts(tally=tally, n_users=len(users.index), secret=stream.secret)
+        return analyzed(users.announcement, counts)
 
     def _faithful(self, users: Users, stream: ByteStream, progress: Progress | None) -> Analyzer:
         clients, analyzer = Clients(users), Analyzer(users.announcement)
@@ -80,13 +83,15 @@ class LocalEngine(Engine):
 
         in_blocks(work, users.index, users.announcement.n_instances, progress)
 
-    def count(self, announcement: Announcement, files: Sequence[str], progress: Progress | None = None) -> Analyzer:
-        """Count the packets of these files, one file after the other."""
+    def _count(
+        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+    ) -> PartialCounts:
+        """One file after the other; of packets with the same id the first is counted."""
         counter = PacketCounter(announcement)
         counts = counter.nothing
         for name in matched(files, lambda pattern: [pattern] if Path(pattern).is_file() else glob(pattern)):
-            part = counter.of_all(read_packets(name))
+            part = counter.of_all(read_packets(name), register)
             counts += part
             if progress is not None:
                 progress(part.n_users)
-        return released(announcement, counts)
+        return counts

@@ -2,11 +2,11 @@
 
 Two things run here, and they are trusted differently.
 
-- *Counting packets* (`packets_of`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
+- *Counting packets* (`CountFiles`, `CountPackets`) is the shuffler's work over many machines. All of them see packets
   of single users and are trusted like a shuffler, and so are the places where the runner keeps what travels between
-  them. Packets are counted on the worker that reads them; partial counts travel and are added up. The result is the
-  counts of all users, or nothing for too few. Packets in files were drawn once, by their clients, so a part that a
-  runner repeats gives the same counts again.
+  them. Every report is counted once, on whatever workers its copies are: of packets with the same id, the one with the
+  least SHA-256. The result is the counts of all users, or nothing for too few. Packets in files were drawn once, by
+  their clients, so a part that a runner repeats gives the same counts again.
 - *Playing users* (`play_users`) is a simulation by somebody who holds all vectors. Without a seed every block of users
   draws under a fresh secret key, which no other process ever holds. A runner that repeats a block then draws *other*
   noise about the same users. Beam keeps one outcome of a repeated block, but whoever sees the disks of a failed attempt
@@ -16,13 +16,16 @@ Two things run here, and they are trusted differently.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
 
@@ -30,7 +33,8 @@ from accounting.errors import PrivkdeError
 from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, withheld
+from privkde.protocol.counting import PacketCounter, PartialCounts, withheld
+from privkde.protocol.messages import MalformedPacketError, WireFormat
 from privkde.storage.datasets import read_array
 from privkde.storage.packets import part_name, read_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
@@ -47,36 +51,141 @@ def opened(name: str) -> Any:
     return FileSystems.open(name, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
-def packets_of(name: str) -> Iterator[bytes | Complaint]:
-    """The packets of a file; one that cannot be read becomes a `Complaint`."""
+Sighting = tuple[bytes, Any, int]
+"""A digest of a packet, where it is, and how many packets have the same id. Of several the least is counted."""
+KNOWN: Sighting = (b"", ("", 0), 0)
+"""Beside the id of a report that was counted in an earlier run: less than any other."""
+
+
+class CountFiles(beam.PTransform):  # type: ignore[misc]
+    """From names of files to one `PartialCounts` of the reports in them that are new, `withheld` for too few users.
+
+    The file `<place>.known` holds the ids of reports that were counted before; those of new ones are left in files
+    `<place>.new-…`, one for each file of packets. Packets stay on workers that read their file: files are read first
+    for ids, with which digests and places travel, and then again for what is at the place that is kept for each id.
+    The counts of each file travel and are added up. All ends in one result, since `DaskRunner` computes no other.
+    """
+
+    def __init__(self, announcement: Announcement, place: str) -> None:
+        super().__init__()
+        self._announcement = announcement
+        self._place = place
+
+    def expand(self, names: Any) -> Any:
+        """Packets are counted where they are read; then the total is checked."""
+        wire, counter = self._announcement.wire_format(), PacketCounter(self._announcement)
+        known = names.pipeline | "Earlier" >> beam.Create([f"{self._place}.known"]) | beam.FlatMap(_lines)
+        seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, wire))
+        before = known | "Known" >> beam.Map(lambda report: (report, KNOWN))
+        first = (seen, before) | "All sightings" >> beam.Flatten() | "First" >> beam.CombinePerKey(_first)
+        places = first | "Places" >> beam.FlatMap(_new_place)
+        every = names | "Every file" >> beam.Map(lambda name: (name, -1))  # also where nothing is new
+        files = (places, every) | "All files" >> beam.Flatten() | "By file" >> beam.GroupByKey()
+        counted = files | "Count" >> beam.Map(partial(_count_file, counter, wire, self._place))
+        return counted | _Total(self._announcement)
+
+
+def _lines(name: str) -> Iterator[str]:
+    with opened(name) as file:
+        for line in file:
+            yield line.decode().rstrip("\n")
+
+
+def _sightings(wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
+    """The id of each packet of a file, and where it is; what cannot be read is left to `_count_file`."""
+    with suppress(PrivkdeError, OSError):
+        for place, packet in enumerate(read_packets(name, opened)):
+            with suppress(MalformedPacketError):
+                yield wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), (name, place), 1)
+
+
+def _first(sightings: Iterable[Sighting]) -> Sighting:
+    all_of_them = list(sightings)
+    return (*min(all_of_them)[:2], sum(times for _, _, times in all_of_them))
+
+
+def _new_place(sighted: tuple[str, Sighting]) -> list[tuple[str, int]]:
+    digest, place, _ = sighted[1]
+    return [place] if digest else []
+
+
+def _count_file(
+    counter: PacketCounter, wire: WireFormat, place_of_reports: str, given: tuple[str, Iterable[int]]
+) -> PartialCounts:
+    """The counts of the packets at these places of a file, whose ids are written; the rest is malformed or repeated.
+
+    Who counts the file again writes the same ids to the same file.
+    """
+    name, kept = given
+    total, reports = counter.nothing, []
+    places = iter(np.sort(np.fromiter(kept, np.int64))[1:])  # without the mark of `CountFiles`
+    following = next(places, None)
     try:
-        yield from read_packets(name, opened)
+        for place, packet in enumerate(read_packets(name, opened)):
+            counts = counter.of(packet)
+            if place == following:
+                following = next(places, None)
+                if counts.n_users:
+                    reports.append(wire.packet_id(packet).hex())
+            elif counts.n_users:
+                counts = replace(counter.nothing, repeated=1)
+            total += counts
     except (PrivkdeError, OSError) as error:
-        yield Complaint(0, str(error))
+        return counter.complaining(0, error)
+    target = f"{place_of_reports}.new-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        file.write("".join(f"{report}\n" for report in reports).encode())
+    return total
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]
-    """From users' packets to one `PartialCounts`, `withheld` for too few users; workers pass on sums."""
+    """From users' packets, which are in no files, to one `PartialCounts`, `withheld` for too few users.
+
+    Packets travel to the worker that groups them by id. Which reports other runs counted is not known here.
+    """
 
     def __init__(self, announcement: Announcement) -> None:
         super().__init__()
         self._announcement = announcement
 
     def expand(self, packets: Any) -> Any:
-        """Counts are added up where packets are read, on runners that lift combiners; then the total is checked."""
+        """Of packets with the same id one is counted, and of malformed ones only their number."""
+        counter = PacketCounter(self._announcement)
         return (
             packets
-            | "Count" >> beam.Map(partial(_counts, PacketCounter(self._announcement)))
-            | beam.CombineGlobally(partial(_added, self._announcement))
-            | "Withhold" >> beam.Map(partial(withheld, self._announcement))
+            | "Look" >> beam.Map(partial(_sighted, self._announcement.wire_format()))
+            | "First" >> beam.CombinePerKey(_first)
+            | "Count" >> beam.Map(partial(_counts, counter))
+            | _Total(self._announcement)
         )
 
 
-def _counts(counter: PacketCounter, element: bytes | Complaint) -> PartialCounts:
-    """The counts of a packet, which is taken whole or refused whole, or the complaint about a file."""
-    if isinstance(element, Complaint):
-        return counter.complaining(element.place, element.reason)
-    return counter.of(element)
+def _sighted(wire: WireFormat, packet: bytes) -> tuple[str, Sighting]:
+    try:
+        return wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), packet, 1)
+    except MalformedPacketError:
+        return "", (b"", b"", 1)
+
+
+def _counts(counter: PacketCounter, sighted: tuple[str, Sighting]) -> PartialCounts:
+    """The counts of a packet, which is taken whole or refused whole."""
+    report, (_, packet, times) = sighted
+    if not report:
+        return replace(counter.nothing, rejected=times)
+    return counter.of(packet) + replace(counter.nothing, repeated=times - 1)
+
+
+class _Total(beam.PTransform):  # type: ignore[misc]
+    """The sum of all counts, `withheld` for too few users."""
+
+    def __init__(self, announcement: Announcement) -> None:
+        super().__init__()
+        self._announcement = announcement
+
+    def expand(self, counts: Any) -> Any:
+        """Workers pass on sums."""
+        added = counts | beam.CombineGlobally(partial(_added, self._announcement))
+        return added | "Withhold" >> beam.Map(partial(withheld, self._announcement))
 
 
 def _added(announcement: Announcement, parts: Iterable[PartialCounts]) -> PartialCounts:
@@ -117,7 +226,8 @@ def _finished(played: Played, counts: PartialCounts) -> PartialCounts:
     announcement = played.users.announcement
     if played.path == "faithful" or counts.complaint is not None:
         return withheld(announcement, counts)
-    return counts + PartialCounts(tally=noise_of_all(announcement, counts.n_users, played.recipe()))
+    stream = played.recipe()
+    return counts + PartialCounts(tally=noise_of_all(announcement, counts.n_users, stream), secret=stream.secret)
 
 
 class _PlayBlock(beam.DoFn):  # type: ignore[misc]
@@ -144,4 +254,5 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
             return self._counter.nothing
         if played.path == "faithful":
             return self._counter.of_all(self._clients.packets(part, start, stream))
-        return PartialCounts(tally=self._clients.inputs(part, start, stream), n_users=len(part))
+        tally = self._clients.inputs(part, start, stream)
+        return PartialCounts(tally=tally, n_users=len(part), secret=stream.secret)

@@ -3,7 +3,7 @@
 A uniformly random order leaves of messages only how many ones and zeros there are in each instance, so counts reveal
 exactly as much as shuffled messages do. Counting the packets of single users is therefore the *shuffler's* work:
 whoever does it sees packets before they are mixed and is trusted like a shuffler. Its result leaves through `released`,
-which refuses fewer users than the noise counts on.
+which refuses fewer users than the noise counts on, and a report that left before.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 
 from accounting import InvalidInputError
 from privkde.bitsum import Tally
+from privkde.draws.randomness import private_randomness
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.parties import Admission, Analyzer, refuse_too_few
+from privkde.protocol.parties import Admission, Analyzer, new_ids, refuse_too_few, register_of
+from privkde.storage.report_register import CountedRelease, ReportRegister
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,6 +34,9 @@ class PartialCounts:
     tally: Tally
     n_users: int = 0
     rejected: int = 0
+    repeated: int = 0
+    secret: bool = True
+    """Whether all that was counted was marked as drawn from secret randomness; nothing spoils no mark."""
     complaint: Complaint | None = None
 
     @staticmethod
@@ -45,28 +50,38 @@ class PartialCounts:
             tally=self.tally + other.tally,
             n_users=self.n_users + other.n_users,
             rejected=self.rejected + other.rejected,
+            repeated=self.repeated + other.repeated,
+            secret=self.secret and other.secret,
             complaint=min(complaints, default=None),
         )
 
 
 class PacketCounter:
-    """Takes and refuses packets exactly as `Shuffler` does, and keeps counts instead of messages."""
+    """Takes and refuses packets exactly as `Shuffler` does, and keeps counts instead of messages.
+
+    Which reports were taken is for a register to know; without one, packets must be of different reports.
+    """
 
     def __init__(self, announcement: Announcement) -> None:
         self._admission = Admission(announcement)
         self._n_instances = announcement.n_instances
         self.nothing = PartialCounts.nothing(announcement)
 
-    def of(self, packet: bytes) -> PartialCounts:
-        """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else."""
+    def of(self, packet: bytes, register: ReportRegister | None = None) -> PartialCounts:
+        """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else.
+
+        Nor does one whose report the register holds: it is counted in `repeated`.
+        """
         messages = self._admission.messages(packet)
         if messages is None:
             return replace(self.nothing, rejected=1)
-        return PartialCounts(tally=messages.counts(self._n_instances), n_users=1)
+        if register is not None and not register.add(messages.packet_id):
+            return replace(self.nothing, repeated=1)
+        return PartialCounts(tally=messages.counts(self._n_instances), n_users=1, secret=messages.secret)
 
-    def of_all(self, packets: Iterable[bytes]) -> PartialCounts:
+    def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
         """The counts of many packets."""
-        return sum((self.of(packet) for packet in packets), self.nothing)
+        return sum((self.of(packet, register) for packet in packets), self.nothing)
 
     def complaining(self, place: int, reason: object) -> PartialCounts:
         """No counts, and why."""
@@ -83,22 +98,36 @@ def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts
     if counts.complaint is not None:
         return replace(nothing, complaint=counts.complaint)
     if counts.n_users < announcement.least_packets:
-        return replace(nothing, n_users=counts.n_users, rejected=counts.rejected)
+        return replace(nothing, n_users=counts.n_users, rejected=counts.rejected, repeated=counts.repeated)
     return counts
 
 
-def released(announcement: Announcement, counts: PartialCounts) -> Analyzer:
-    """The analyzer with these counts, which leave the shuffler; refused for too few users."""
+def released(announcement: Announcement, counts: PartialCounts, register: ReportRegister | None = None) -> Analyzer:
+    """The analyzer with these counts, which leave the shuffler, and all that left it before; refused for too few users.
+
+    The register knows of the release before anything leaves. If nothing is new, what left before is given again.
+    """
     refuse_complaint(counts)
-    refuse_too_few(counts.n_users, announcement.plan.request, counts.rejected)
-    return analyzed(announcement, counts)
+    kept = register_of(announcement, register)
+    if counts.n_users or not kept.releases():
+        refuse_too_few(counts.n_users, announcement.plan.request, counts.rejected, counts.repeated)
+        (release_id,) = new_ids(1, private_randomness())
+        ones, zeros = counts.tally.ones, counts.tally.zeros
+        kept.release(
+            CountedRelease(release_id=release_id, n_users=counts.n_users, secret=counts.secret, ones=ones, zeros=zeros)
+        )
+    analyzer = Analyzer(announcement)
+    for one in kept.releases():
+        analyzer.add(Tally(one.ones, one.zeros), one.n_users, secret=one.secret, releases=[one.release_id])
+    analyzer.rejected, analyzer.repeated = counts.rejected, counts.repeated
+    return analyzer
 
 
 def analyzed(announcement: Announcement, counts: PartialCounts) -> Analyzer:
     """An analyzer with these counts of however few users: for simulations without a shuffler."""
     analyzer = Analyzer(announcement)
-    analyzer.add(counts.tally, counts.n_users)
-    analyzer.rejected = counts.rejected
+    analyzer.add(counts.tally, counts.n_users, secret=counts.secret)
+    analyzer.rejected, analyzer.repeated = counts.rejected, counts.repeated
     return analyzer
 
 

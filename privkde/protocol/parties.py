@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +16,14 @@ from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
-from privkde.protocol.messages import MalformedPacketError, Messages, WireFormat
+from privkde.protocol.messages import ID_BYTES, MalformedPacketError, Messages, WireFormat
 from privkde.storage.container import DamagedFileError, read_container, write_container
+from privkde.storage.report_register import CountedRelease, ReportRegister
 from privkde.storage.user_blocks import Index
 
-COUNTS_SCHEMA = "privkde.counts/1"
+COUNTS_SCHEMA = "privkde.counts/2"
+UNMARKED_COUNTS_SCHEMA = "privkde.counts/1"
+"""Counts of versions that did not know whether draws were secret, nor which releases were counted."""
 Vectors = NDArray[np.floating]
 Classes = NDArray[np.integer] | None
 """Class numbers, with joint labels."""
@@ -28,10 +33,14 @@ class TooFewUsersError(InvalidInputError):
     """Fewer users took part than the noise counts on, and as many more as may collude."""
 
 
-def refuse_too_few(n_users: int, request: PlanRequest, rejected: int = 0) -> None:
-    """For fewer users than the noise counts on, and colluders, nothing leaves the shuffler and nothing is published."""
+def refuse_too_few(n_users: int, request: PlanRequest, rejected: int = 0, repeated: int = 0) -> None:
+    """For fewer users than the noise counts on, and colluders, nothing leaves the shuffler and nothing is published.
+
+    Each release needs as many: those of an earlier one have spent their noise. `repeated` reports are no further users.
+    """
     if n_users < request.least_packets:
         refused = f" {rejected} packets were refused: do they answer this announcement?" if rejected else ""
+        refused += f" {repeated} packets repeat reports that were already taken." if repeated else ""
         more = f" beside {request.n_colluders} that may collude" if request.n_colluders else ""
         raise TooFewUsersError(
             f"{n_users} users took part and the noise counts on {request.counted_users}{more}; nothing may be"
@@ -83,14 +92,29 @@ class Randomizer:
         self, x: Vectors, classes: Classes = None, *, stream: ByteStream | None = None, numbers: Index | None = None
     ) -> list[bytes]:
         """One packet for each of these users, to be sent to the shuffler."""
-        tally = self.tally(x, classes, stream=stream, numbers=numbers)
-        users = zip(tally.ones, tally.zeros, strict=True)
-        return [self._wire.encode(Messages.of_one_user(ones, zeros)) for ones, zeros in users]
+        source = stream or self._stream
+        tally = self.tally(x, classes, stream=source, numbers=numbers)
+        users = zip(tally.ones, tally.zeros, new_ids(len(tally.ones), source), strict=True)
+        return [self._wire.encode(Messages.of_one_user(*user, secret=source.secret)) for user in users]
 
     def packet(self, x: Vectors, class_number: int | None = None) -> bytes:
         """The packet of one user with the vector `x` and, with joint labels, its class."""
         classes = None if class_number is None else np.array([class_number])
         return self.packets(np.asarray(x)[None], classes)[0]
+
+
+def new_ids(count: int, stream: ByteStream) -> list[bytes]:
+    """Ids of reports or releases: random, so that two are equal with probability 2⁻¹²⁸."""
+    drawn = stream.take(count * ID_BYTES).tobytes()
+    return [drawn[at : at + ID_BYTES] for at in range(0, len(drawn), ID_BYTES)]
+
+
+def register_of(announcement: Announcement, given: ReportRegister | None) -> ReportRegister:
+    """The register of this collection that was given, or a temporary one."""
+    collection = announcement.collection()
+    if given is not None and given.collection != collection:
+        raise InvalidInputError("the register belongs to another collection; each has a register of its own.")
+    return ReportRegister(collection) if given is None else given
 
 
 class Admission:
@@ -122,44 +146,81 @@ def _decoded(wire: WireFormat, packet: bytes) -> Messages | None:
 class Shuffler:
     """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
 
-    What it refuses (`Admission`) is counted in `rejected`; the sender then did not take part. Nothing is released for
-    fewer users than the noise counts on: what leaves the shuffler is what the contract protects.
+    What it refuses (`Admission`) is counted in `rejected`; the sender then did not take part. A report that was taken
+    before, by its id, is counted in `repeated` and nowhere else: also after a release and, with a `register` in a file,
+    after a restart. A shuffler that stops before it releases has forgotten its packets, and takes them again.
+    Nothing is released for fewer users than the noise counts on: what leaves the shuffler is what the contract
+    protects.
+
+    A report is not a person: somebody who sends packets with many ids counts as many users. Where a user may send
+    nothing (all protocols but `rr`), empty packets are enough, and as many as the noise counts on isolate a victim. So
+    plan for as many `colluders`, or let only enrolled persons send: `admit` is asked for the token that comes with each
+    new report, and False refuses it (`ReportRegister.spend`).
     """
 
-    def __init__(self, announcement: Announcement, *, stream: ByteStream | None = None) -> None:
+    def __init__(
+        self,
+        announcement: Announcement,
+        *,
+        stream: ByteStream | None = None,
+        register: ReportRegister | None = None,
+        admit: Callable[[bytes | None], bool] | None = None,
+    ) -> None:
         self._stream = stream or private_randomness()
         self._wire = announcement.wire_format()
         self._admission = Admission(announcement)
         self._request = announcement.plan.request
+        self._register = register_of(announcement, register)
+        self._admit = admit
         self._held: list[Messages] = []
         self.rejected = 0
+        self.repeated = 0
 
-    def receive(self, packet: bytes) -> bool:
-        """Take one user's packet; False (and counted) if it is malformed."""
+    def receive(self, packet: bytes, token: bytes | None = None) -> bool:
+        """Take one user's packet; False (and counted) if it is malformed, repeated or not admitted.
+
+        The token is not kept.
+        """
         messages = self._admission.messages(packet)
-        if messages is None:
+        if messages is not None and messages.packet_id in self._register:
+            self.repeated += 1
+            return False
+        if messages is None or (self._admit is not None and not self._admit(token)):
             self.rejected += 1
             return False
+        self._register.add(messages.packet_id)
         self._held.append(messages)
         return True
 
     def release(self) -> bytes:
-        """One packet with everybody's messages, shuffled; the shuffler then keeps nothing.
+        """One packet with everybody's messages, shuffled; the shuffler then keeps the reports' ids, and their counts.
 
-        Several releases are fine, each for enough users: nobody is in two of them.
+        Several releases are fine, each for enough users: nobody is in two of them. The register knows of a release
+        before it is returned, so that an interruption cannot repeat it.
         """
-        refuse_too_few(len(self._held), self._request, self.rejected)
-        held, self._held = self._held, []
-        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
-        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
+        refuse_too_few(len(self._held), self._request, self.rejected, self.repeated)
+        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in self._held)])
+        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in self._held)])
         order = permutation(len(instances), self._stream)
-        return self._wire.encode(Messages(len(held), instances[order], bits[order]))
+        (release_id,) = new_ids(1, self._stream)
+        secret = self._stream.secret and all(messages.secret for messages in self._held)
+        released = Messages(len(self._held), instances[order], bits[order], release_id, secret)
+        packet, tally = self._wire.encode(released), released.counts(self._wire.n_instances)
+        self._register.release(
+            CountedRelease(
+                release_id=release_id, n_users=released.n_users, secret=secret, ones=tally.ones, zeros=tally.zeros
+            )
+        )
+        self._held = []
+        return packet
 
 
 class Analyzer:
     """Counts messages (Algorithm 1, analyzer): in any order, in any number of pieces, over any number of machines.
 
-    Counts can be added, merged, saved and loaded; sums are published only for enough users.
+    Counts can be added, merged, saved and loaded; sums are published only for enough users. A release is counted once:
+    a packet that repeats it is counted in `repeated` alone. `secret` says whether all that was counted was marked as
+    drawn from secret randomness; whether clients told the truth, nobody can see.
     """
 
     def __init__(self, announcement: Announcement) -> None:
@@ -168,21 +229,37 @@ class Analyzer:
         self._one_each = announcement.bitsum().one_message_each
         self.tally = Tally.nothing((announcement.n_instances,))
         self.n_users = 0
+        self.secret = True
+        self.releases: frozenset[bytes] = frozenset()
         self.rejected = 0
+        self.repeated = 0
 
     def receive(self, packet: bytes) -> bool:
-        """Count a released packet; False (and counted) if it is malformed. A refused packet changes no count."""
+        """Count a released packet; False (and counted) if it is malformed or repeated. It then changes no count."""
         messages = _decoded(self._wire, packet)
+        if messages is not None and messages.packet_id in self.releases:
+            self.repeated += 1
+            return False
         if messages is not None:
             tally = messages.counts(self._wire.n_instances)
             if not self._breaks_one_each(tally, messages.n_users):
-                self.add(tally, messages.n_users)
+                self.add(tally, messages.n_users, secret=messages.secret, releases=[messages.packet_id])
                 return True
         self.rejected += 1
         return False
 
-    def add(self, tally: Tally, n_users: int) -> None:
-        """Add counts that were already summed over `n_users` users."""
+    def add(self, tally: Tally, n_users: int, *, secret: bool = False, releases: Sequence[bytes] | None = None) -> None:
+        """Add counts that were already summed over `n_users` users; unless said so, their draws were not secret.
+
+        `releases` are the ids of what was summed, by default a new one; none may have been counted.
+        """
+        named = frozenset(new_ids(1, private_randomness()) if releases is None else releases)
+        if n_users and not named:
+            raise InvalidInputError(f"counts of {n_users} users were given as of no release; name what was summed.")
+        if self.releases & named:
+            raise InvalidInputError(
+                "a release would be counted twice; merge analyzers that counted different releases, each once."
+            )
         shape = (self._wire.n_instances,)
         if tally.ones.shape != shape or tally.zeros.shape != shape:
             raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
@@ -192,13 +269,16 @@ class Analyzer:
                 raise InvalidInputError("counts must be whole numbers and not negative; count the messages again.")
         self.tally += Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
         self.n_users += n_users
+        self.secret = self.secret and secret
+        self.releases |= named
 
     def merge(self, other: Analyzer) -> None:
         """Add everything that another analyzer of the same collection counted."""
         if other._wire != self._wire:
             raise InvalidInputError("the other analyzer belongs to another collection; merge within one only.")
-        self.add(other.tally, other.n_users)
+        self.add(other.tally, other.n_users, secret=other.secret, releases=[*other.releases])
         self.rejected += other.rejected
+        self.repeated += other.repeated
 
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
@@ -222,17 +302,31 @@ class Analyzer:
             "announcement": self.announcement.to_json(),
             "n_users": self.n_users,
             "rejected": self.rejected,
+            "repeated": self.repeated,
+            "secret": self.secret,
+            "releases": sorted(release.hex() for release in self.releases),
         }
         write_container(Path(path), document, {"ones": self.tally.ones, "zeros": self.tally.zeros})
 
     @staticmethod
     def load(path: str | Path) -> Analyzer:
-        """Continue with counts that `save` wrote; `DamagedFileError` for anything else."""
-        document, arrays = read_container(Path(path), COUNTS_SCHEMA)
+        """Continue with counts that `save` wrote; `DamagedFileError` for anything else.
+
+        Counts of schema 1 are not known to be secret, and count as one release, which their content names.
+        """
+        document, arrays = read_container(Path(path), COUNTS_SCHEMA, UNMARKED_COUNTS_SCHEMA)
         try:
+            tally = Tally(arrays["ones"], arrays["zeros"])
+            if document["schema"] == UNMARKED_COUNTS_SCHEMA:
+                content = hashlib.sha256(tally.ones.tobytes() + tally.zeros.tobytes())
+                document |= {"repeated": 0, "secret": False, "releases": [content.digest()[:ID_BYTES].hex()]}
+            releases = [bytes.fromhex(release) for release in document["releases"]]
+            if not isinstance(document["secret"], bool) or any(len(release) != ID_BYTES for release in releases):
+                raise InvalidInputError("the mark or the ids of releases are malformed")
             analyzer = Analyzer(Announcement.from_json(document["announcement"]))
-            analyzer.add(Tally(arrays["ones"], arrays["zeros"]), document["n_users"])
+            analyzer.add(tally, document["n_users"], secret=document["secret"], releases=releases)
             analyzer.rejected = require_integer("rejected", document["rejected"], low=0, high=10**12)
-        except (KeyError, TypeError, InvalidInputError) as error:
+            analyzer.repeated = require_integer("repeated", document["repeated"], low=0, high=10**12)
+        except (KeyError, TypeError, ValueError) as error:
             raise DamagedFileError(f"{str(path)!r} does not hold counts ({error}); write it again.") from error
         return analyzer

@@ -216,9 +216,12 @@ class Collection:
     def publish(self, *, private: bool) -> DensityModel:
         """Close the collection and publish the sums; refused (and still open) if too few users took part.
 
-        `private` says whether all private draws came from secret randomness, which the analyzer cannot see.
+        `private` says whether draws that are in no packet, such as those of labels, came from secret randomness. The
+        model is private if they did and all that was counted is marked so; a mark of seeded draws cannot be removed.
+        Whether clients told the truth about theirs, the analyzer cannot see.
         """
         self._require(Round.COLLECTION)
+        private = private and all(analyzer.secret for analyzer in self.analyzers)
         sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
         every = self.terms.labels
         labels = every if self.terms.n_groups == 1 else tuple(every[number] for number in self.released)

@@ -35,9 +35,9 @@ def write_container(path: Path, document: Mapping[str, Any], arrays: Arrays) -> 
         temporary.write_bytes(content)
 
 
-def read_container(path: Path, schema: str) -> tuple[dict[str, Any], Arrays]:
-    """The document and the arrays, or `DamagedFileError`."""
-    return unsealed(path.read_bytes(), str(path), schema)
+def read_container(path: Path, *schemas: str) -> tuple[dict[str, Any], Arrays]:
+    """The document, which has one of these schemas, and the arrays, or `DamagedFileError`."""
+    return unsealed(path.read_bytes(), str(path), *schemas)
 
 
 def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -51,7 +51,7 @@ def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def unsealed(content: bytes, name: str, schema: str) -> tuple[dict[str, Any], Arrays]:
+def unsealed(content: bytes, name: str, *schemas: str) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays of these bytes, which a file of this name held, or `DamagedFileError`."""
     body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
@@ -63,6 +63,7 @@ def unsealed(content: bytes, name: str, schema: str) -> tuple[dict[str, Any], Ar
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
         raise DamagedFileError(f"{name!r} is not a privkde file; write it again.") from error
     held_schema = document.get("schema") if isinstance(document, dict) else None
-    if held_schema != schema:
-        raise DamagedFileError(f"{name!r} has schema {held_schema!r} where {schema!r} is expected.")
+    if held_schema not in schemas:
+        expected = " or ".join(map(repr, schemas))
+        raise DamagedFileError(f"{name!r} has schema {held_schema!r} where {expected} is expected.")
     return document, held

@@ -117,9 +117,9 @@ def twice_held(right: Right, self: Shuffler, packet: bytes) -> bool:
 
 
 @fault("users counted twice", CORRELATED, Analyzer, "add")
-def counted_twice(right: Right, self: Analyzer, tally: Tally, n_users: int) -> None:
+def counted_twice(right: Right, self: Analyzer, tally: Tally, n_users: int, **marks: Any) -> None:
     """The analyzer adds the messages once and the number of users twice."""
-    right(self, tally, 2 * n_users)
+    right(self, tally, 2 * n_users, **marks)
 
 
 @fault("any vector is taken", INNER, norms, "row_norms")

@@ -17,6 +17,7 @@ import pytest
 from privkde.cli import interruption, main
 from privkde.cli.interruption import SIGNALS, Interrupted, interruptible
 from privkde.engines import ANNOUNCEMENT
+from privkde.engines.local import LocalEngine
 from privkde.engines.users import Clients
 from privkde.protocol.model import DensityModel
 from privkde.storage import user_blocks
@@ -94,14 +95,20 @@ def test_an_interrupted_collection_is_continued(
     assert DensityModel.load(tmp_path / "model.npz").n_users == (USERS,)
 
 
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_what_cannot_be_continued_is_refused(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK)
-    assert main(collecting(shop, tmp_path)) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "count", interrupt)
+        assert main(collecting(shop, tmp_path)) == 130
     capsys.readouterr()
     held = packets(tmp_path)
-    next((tmp_path / "sent" / "0").glob("part-*")).unlink()  # as if it had been interrupted
+    next((tmp_path / "sent" / "0").glob("part-*")).unlink()
     left = packets(tmp_path)
     for further in (["--public-seed", "0" * 32], ["--bandwidth", "2"]):
         assert "answers to another announcement" in refuse(capsys, *collecting(shop, tmp_path, *further))
@@ -113,6 +120,17 @@ def test_what_cannot_be_continued_is_refused(
     assert "is not a block of these users" in refuse(capsys, *collecting(shop, tmp_path))
     (tmp_path / "sent" / "notes").touch()
     assert "'notes', which does not belong there" in refuse(capsys, *collecting(shop, tmp_path))
+
+
+def test_draws_that_are_continued_stay_marked(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded packets that are continued with secret ones do not make a private model."""
+    monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "count", interrupt)
+        assert main(collecting(shop, tmp_path, "--insecure-seed", "5")) == 130
+    next((tmp_path / "sent" / "0").glob("part-*")).unlink()
+    assert main(collecting(shop, tmp_path)) == 0
+    assert not DensityModel.load(tmp_path / "model.npz").private
 
 
 # The signals alone --------------------------------------------------------------------------------------------------

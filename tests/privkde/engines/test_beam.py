@@ -33,13 +33,13 @@ from privkde.engines.local import LocalEngine, collect
 from privkde.engines.transforms import Block, CountPackets, Played
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import PacketCounter, PartialCounts
+from privkde.protocol.counting import PartialCounts
 from privkde.protocol.messages import MAGIC, VERSION
 from privkde.protocol.parties import Analyzer, Randomizer, TooFewUsersError
 from privkde.storage import user_blocks as blocks
 from privkde.storage.container import DamagedFileError
 from privkde.storage.files import TEMPORARY
-from privkde.storage.packets import SUFFIXES, write_packets
+from privkde.storage.packets import SUFFIXES, read_packets, write_packets
 from tests.privkde.cli.test_command_line import refuse
 from tests.privkde.engines.test_local import collected
 from tests.privkde.holding import wait_for_held
@@ -180,42 +180,35 @@ def leaked(seen: list[bytes], announcement: Announcement) -> int:
     return sum(data.count(head) for data in seen)
 
 
-class Reshuffled(beam.PTransform):  # type: ignore[misc]
-    """A saboteur: packets are spread over the workers before they are counted."""
+class Spread(beam.PTransform):  # type: ignore[misc]
+    """A saboteur: packets are spread over the workers and grouped before they are counted."""
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, place: str) -> None:
         super().__init__()
         self.announcement = announcement
+        self.place = place
 
-    def expand(self, packets: Any) -> Any:
-        return packets | "Spread packets" >> beam.Reshuffle() | CountPackets(self.announcement)
-
-
-class NotLifted(Reshuffled):
-    """A saboteur: all packets go to whoever adds up, who counts them there."""
-
-    def expand(self, packets: Any) -> Any:
-        counter = PacketCounter(self.announcement)
-
-        def added(grouped: tuple[None, Any]) -> PartialCounts:
-            return counter.of_all(grouped[1])
-
-        return packets | beam.Map(lambda packet: (None, packet)) | beam.GroupByKey() | beam.Map(added)
+    def expand(self, names: Any) -> Any:
+        wire = self.announcement.wire_format()
+        packets = names | beam.FlatMap(read_packets) | "Spread packets" >> beam.Reshuffle()
+        reports = packets | beam.Map(lambda one: wire.packet_id(one).hex())
+        reports | beam.io.WriteToText(f"{self.place}.new-")
+        return packets | CountPackets(self.announcement)
 
 
-@pytest.mark.parametrize("change", [None, Reshuffled, NotLifted])
+@pytest.mark.parametrize("change", [None, Spread])
 def test_no_packet_goes_from_one_worker_to_another(
-    change: type[Reshuffled] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: type[Spread] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes to another stage may go to another worker: names of files and counts do, packets do not."""
+    """What goes to another stage may go to another worker: names of files, ids and counts do, packets do not."""
     announcement = announcement_of("rr")
     write_packets(tmp_path / "a.packets", packets_of(announcement))
     if change is not None:
-        monkeypatch.setattr("privkde.engines.beam.CountPackets", change)
+        monkeypatch.setattr("privkde.engines.beam.CountFiles", change)
     with watched() as seen:
         assert BeamEngine().count(announcement, [str(tmp_path / "a.packets")]).n_users == 60
     assert sum(map(len, seen)) > 2 * 8 * announcement.n_instances  # the counts were seen on their way
-    assert leaked(seen, announcement) == (0 if change is None else 60)
+    assert leaked(seen, announcement) == (0 if change is None else 2 * 60)
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=["stored", "copied"])
@@ -311,6 +304,11 @@ def test_nothing_is_left_in_the_temporary_location(tmp_path: Path, monkeypatch: 
     with pytest.raises(TooFewUsersError):
         collected(engine, announcement, ROWS, np.arange(39), stream=SEEDED, path="faithful")
     assert not list(place.iterdir())
+    for users in (60, 39):
+        write_packets(tmp_path / "a.packets", packets_of(announcement, users))
+        with nullcontext() if users == 60 else pytest.raises(TooFewUsersError):
+            engine.count(announcement, [str(tmp_path / "a.packets")])
+        assert not list(place.iterdir())
     monkeypatch.setattr(beam_engine, "sealed", lambda *_: b"altered on its way")
     with pytest.raises(DamagedFileError, match="was altered"):
         collected(engine, announcement, ROWS, EVERYBODY, stream=SEEDED)
@@ -576,7 +574,7 @@ def test_vectors_and_packets_end_in_the_same_model(
 ) -> None:
     fit = ["fit", str(shop / "data.npz"), "--plan", str(shop / "plan.json"), "--insecure-seed", "5"]
     assert main([*fit, "--public-seed", SEED, "--path", "faithful", "-o", str(tmp_path / "fit.npz")]) == 0
-    targets = ["--counts", str(tmp_path / "counts.npz"), "-o", str(tmp_path / "model.npz"), "--draws", "seeded"]
+    targets = ["--counts", str(tmp_path / "counts.npz"), "-o", str(tmp_path / "model.npz")]
     assert main([*counted(shop, *targets, "--engine", "beam"), "--", "--job_name=counting"]) == 0
     assert "60 of 60 planned" in capsys.readouterr().out
     whole = (shop / "model.npz").read_bytes()
@@ -591,7 +589,7 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
     planned = ["--plan", str(shop / "plan.json")]
     for command, complaint in (
         (counted(shop), "nothing would be kept"),
-        (counted(shop, "-o", model), "-o MODEL and --draws go together"),
+        (["collect", data, *planned, "-o", model, "--reports", model], "--counts and --reports are for packets"),
         (counted(shop, "--counts", model, "--bandwidth", "2"), "--bandwidth is for vectors"),
         (counted(shop, "--counts", model, "--packets", model), "--packets is for vectors"),
         (["collect", data, *planned], "give one file of vectors and -o MODEL"),

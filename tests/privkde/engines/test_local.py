@@ -5,11 +5,13 @@ itself, faithful against aggregated, by an exact two-sample test. A pipeline of 
 does, so Beam is put to fewer cases of each law; test_beam.py shows that it counts bit by bit what the other one does.
 """
 
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +33,13 @@ from privkde.bitsum import EXECUTED, Tally, executed
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.engines import PATHS, Collector, Engine
 from privkde.engines import engine as engine_named
-from privkde.engines.local import collect
+from privkde.engines.local import LocalEngine, collect
 from privkde.engines.users import Users, noise_of_all
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.parties import Analyzer, TooFewUsersError
+from privkde.protocol.parties import Analyzer, Randomizer, TooFewUsersError
 from privkde.storage import user_blocks as blocks
+from privkde.storage.packets import write_packets
+from privkde.storage.report_register import ReportRegister
 from tests.privkde.unplanned import announced, small_laws
 
 Counts = NDArray[np.int64]
@@ -588,6 +592,128 @@ def test_faithful_runs_every_party_and_aggregated_none_of_the_messages(
     assert [announcement.wire_format().decode(packet).n_users for packet in packets] == (
         [300] if path == "faithful" else []
     )
+
+
+# Files of packets: each report once -----------------------------------------------------------------------------------
+
+
+BOTH = cases(("local",), ("beam",))
+
+
+@pytest.fixture
+def sent(tmp_path: Path) -> tuple[Announcement, list[bytes]]:
+    """The noise counts on three users, and eight packets are there, by secret draws."""
+    announcement = announced(small_laws(3)["3nb"], users=9)
+    return announcement, Randomizer(announcement).packets(np.linspace(-1, 1, 8)[:, None])
+
+
+def written(folder: Path, *files: list[bytes]) -> list[str]:
+    for number, packets in enumerate(files):
+        write_packets(folder / f"{number}.packets", packets)
+    return [str(folder / f"{number}.packets") for number in range(len(files))]
+
+
+def everything(analyzer: Analyzer) -> tuple[list[int], list[int], int, int, int, bool]:
+    tally = analyzer.tally.ones.tolist(), analyzer.tally.zeros.tolist()
+    return *tally, analyzer.n_users, analyzer.rejected, analyzer.repeated, analyzer.secret
+
+
+def expected(announcement: Announcement, packets: list[bytes], *, repeated: int = 0, rejected: int = 0) -> Any:
+    tallies = [announcement.wire_format().decode(packet).counts(announcement.n_instances) for packet in packets]
+    total = sum(tallies[1:], tallies[0])
+    return total.ones.tolist(), total.zeros.tolist(), len(packets), rejected, repeated, True
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_links_and_copies_of_one_file_are_one_set_of_users(
+    engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
+) -> None:
+    """Two users in four hard links, in copies or in repeated packets are too few for a plan that counts on three."""
+    announcement, packets = sent
+    files = written(tmp_path, packets[:2], packets[:2], [*packets[:2], packets[0]])
+    for number in range(3):
+        (tmp_path / f"link-{number}.packets").hardlink_to(files[0])
+    with pytest.raises(TooFewUsersError, match=r"2 users took part .* 11 packets repeat"):
+        running(engine).count(announcement, [str(tmp_path / "*.packets")])
+    (tmp_path / "more").mkdir()
+    more = written(tmp_path / "more", [*packets[2:], b"malformed"])
+    found = running(engine).count(announcement, [str(tmp_path / "*.packets"), *more])
+    assert everything(found) == expected(announcement, packets, repeated=11, rejected=1)
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_a_report_is_in_one_release_over_all_runs(
+    engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
+) -> None:
+    """Overlapping sets of files are not told apart by their difference, and a run over the same files changes nothing.
+
+    The second run is by the other engine's register, and the last by the local engine: all three share a file.
+    """
+    announcement, packets = sent
+    first, few, rest = written(tmp_path, packets[:3], packets[1:5], packets[2:])
+    with ReportRegister(announcement.collection(), tmp_path / "reports") as register:
+        one, local = running(engine), LocalEngine()
+        released = one.count(announcement, [first], register=register)
+        assert everything(released) == expected(announcement, packets[:3])
+        with pytest.raises(TooFewUsersError, match=r"2 users took part and the noise counts on 3.* 2 packets repeat"):
+            one.count(announcement, [few], register=register)
+        again = local.count(announcement, [first], register=register)
+        assert everything(again) == expected(announcement, packets[:3], repeated=3)
+        assert again.releases == released.releases
+        both = one.count(announcement, [few, rest], register=register)
+        assert everything(both) == expected(announcement, packets, repeated=2 + 3)
+        assert released.releases < both.releases
+        assert [len(register.releases()), both.n_users] == [2, 8]
+        same = one.count(announcement, [first, few, rest], register=register)
+        assert (same.tally.ones.tolist(), same.n_users) == (both.tally.ones.tolist(), 8)
+    with pytest.raises(InvalidInputError, match="a release would be counted twice"):
+        both.merge(released)
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_two_packets_with_one_id_are_one_report(
+    engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
+) -> None:
+    """Here the first is counted, by Beam the one with the least SHA-256, wherever it is."""
+    announcement, packets = sent
+    wire = announcement.wire_format()
+    twin = wire.encode(replace(wire.decode(packets[1]), packet_id=wire.packet_id(packets[0])))
+    files = written(tmp_path, packets, [twin])
+    kept = min(packets[0], twin, key=lambda packet: hashlib.sha256(packet).digest()) if engine == "beam" else packets[0]
+    for order in (files, files[::-1] if engine == "beam" else files):
+        found = running(engine).count(announcement, order)
+        assert everything(found) == expected(announcement, [kept, *packets[1:]], repeated=1)
+
+
+@pytest.mark.parametrize("engine", BOTH)
+def test_seeded_packets_are_counted_as_not_secret(
+    engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
+) -> None:
+    announcement, packets = sent
+    seeded = Randomizer(announcement, stream=stream()).packets(np.zeros((1, 1)))
+    assert running(engine).count(announcement, written(tmp_path, packets)).secret
+    assert not running(engine).count(announcement, written(tmp_path, packets + seeded)).secret
+    for path in PATHS:
+        for source in (stream(), private_randomness()):
+            rows = np.zeros((3, 1))
+            played = collected(running(engine), announcement, rows, np.arange(3), stream=source, path=path)
+            assert played.secret is source.secret
+
+
+def test_an_interrupted_count_counts_nothing(sent: tuple[Announcement, list[bytes]], tmp_path: Path) -> None:
+    announcement, packets = sent
+    files = written(tmp_path, packets)
+
+    def stop(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with ReportRegister(announcement.collection(), tmp_path / "reports") as register:
+        with pytest.raises(KeyboardInterrupt):
+            LocalEngine().count(announcement, files, stop, register=register)
+        assert not register.releases()
+        assert everything(LocalEngine().count(announcement, files, register=register)) == expected(
+            announcement, packets
+        )
 
 
 def test_planned_laws_are_those_executed() -> None:

@@ -522,7 +522,7 @@ def terms(labels: tuple[Any, ...] = ABC, **changes: Any) -> Terms:
 
 def counted(analyzer: Analyzer, n_users: int) -> Analyzer:
     other = Analyzer(analyzer.announcement)
-    other.add(Tally(np.zeros(15, np.int64), np.full(15, n_users)), n_users)
+    other.add(Tally(np.zeros(15, np.int64), np.full(15, n_users)), n_users, secret=True)
     return other
 
 

@@ -17,11 +17,12 @@ from tests.privkde.unplanned import announced, small_laws
 from tests.strategies import searched
 
 WIRE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1)
-Plain = tuple[int, list[int], list[int]]
+Plain = tuple[int, list[int], list[int], bytes, bool]
 
 
 def plain(messages: Messages) -> Plain:
-    return messages.n_users, messages.instances.tolist(), messages.bits.tolist()
+    counted = messages.n_users, messages.instances.tolist(), messages.bits.tolist()
+    return *counted, messages.packet_id, messages.secret
 
 
 def width(wire: WireFormat) -> int:
@@ -38,26 +39,27 @@ def sealed(body: bytes) -> bytes:
 
 def written(wire: WireFormat, messages: Plain) -> bytes:
     """The twin of `encode`: a string of digits."""
-    n_users, instances, bits = messages
+    n_users, instances, bits, packet_id, secret = messages
     index = width(wire) - wire.content_bits
     digits = "".join(
         format(instance, f"0{index}b") * (index > 0) + str(bit) * wire.content_bits
         for instance, bit in zip(instances, bits, strict=True)
     )
     digits += "0" * (-len(digits) % 8)
-    head = b"pk" + bytes([1, width(wire)]) + wire.collection + n_users.to_bytes(4, "little")
+    marked = (b"\1" if secret else b"\0") + packet_id
+    head = b"pk" + bytes([2, width(wire)]) + wire.collection + marked + n_users.to_bytes(4, "little")
     body = head + len(instances).to_bytes(8, "little")
     return sealed(body + bytes(int(digits[at : at + 8], 2) for at in range(0, len(digits), 8)))
 
 
 def read(wire: WireFormat, packet: bytes) -> Plain | None:
     """The twin of `decode`: a packet is what writes to the same bytes."""
-    if len(packet) < 28:
+    if len(packet) < 45:
         return None
-    n_users, count = int.from_bytes(packet[12:16], "little"), int.from_bytes(packet[16:24], "little")
+    n_users, count = int.from_bytes(packet[29:33], "little"), int.from_bytes(packet[33:41], "little")
     if count > 8 * len(packet):
         return None
-    digits = "".join(format(byte, "08b") for byte in packet[24:-4])
+    digits = "".join(format(byte, "08b") for byte in packet[41:-4])
     words = [digits[at : at + width(wire)] for at in range(0, width(wire) * count, width(wire))]
     index = width(wire) - wire.content_bits
     if any(len(word) < width(wire) for word in words):
@@ -66,7 +68,8 @@ def read(wire: WireFormat, packet: bytes) -> Plain | None:
     bits = [int(word[-1]) if wire.content_bits else 1 for word in words]
     if any(instance >= wire.n_instances for instance in instances):
         return None
-    return (n_users, instances, bits) if written(wire, (n_users, instances, bits)) == packet else None
+    found = (n_users, instances, bits, packet[13:29], packet[12] == 1)
+    return found if written(wire, found) == packet else None
 
 
 def decoded(wire: WireFormat, packet: bytes) -> Plain | None:
@@ -100,8 +103,8 @@ def test_size_is_as_documented(n_instances: int, content_bits: int, count: int) 
     assert wire.width == max(1, index + content_bits) == width(wire)
     last = np.full(count, n_instances - 1)
     packet = wire.encode(Messages(1, last, np.ones(count, np.uint8)))
-    assert len(packet) == 24 + -(-count * wire.width // 8) + 4
-    assert plain(wire.decode(packet)) == (1, last.tolist(), [1] * count)
+    assert len(packet) == 41 + -(-count * wire.width // 8) + 4
+    assert plain(wire.decode(packet)) == (1, last.tolist(), [1] * count, bytes(16), False)
 
 
 @pytest.mark.parametrize("name", ["rr", "3nb", "poisson"])
@@ -132,7 +135,7 @@ def test_real_chunks_leave_no_trace(count: int, n_instances: int, content_bits: 
     bits = rng.integers(0, 2, count, dtype=np.uint8) if content_bits else np.ones(count, np.uint8)
     messages = Messages(7, rng.integers(0, n_instances, count), bits)
     packet = wire.encode(messages)
-    assert len(packet) == 28 + -(-count * wire.width // 8)
+    assert len(packet) == 45 + -(-count * wire.width // 8)
     back = wire.decode(packet)
     assert np.array_equal(back.instances, messages.instances)
     assert np.array_equal(back.bits, messages.bits)
@@ -143,6 +146,8 @@ def test_users_that_do_not_fit_are_refused(n_users: int) -> None:
     with pytest.raises(InvalidInputError, match="split"):
         WIRE.encode(Messages(n_users, np.zeros(0, np.int64), np.zeros(0, np.uint8)))
     assert issubclass(MalformedPacketError, PrivkdeError)
+    with pytest.raises(InvalidInputError, match="an id of 3 bytes was given; draw 16"):
+        WIRE.encode(Messages(1, np.zeros(0, np.int64), np.zeros(0, np.uint8), b"abc"))
 
 
 # What is not a packet ------------------------------------------------------------------------------------------------
@@ -159,7 +164,7 @@ def test_every_single_bit_flip_is_found() -> None:
 
 
 def test_every_single_bit_flip_with_a_repaired_checksum_is_judged_like_the_twin() -> None:
-    """Flips in the number of users, and flips of messages that still make sense, are other packets."""
+    """Flips in id and number of users, and flips of mark and messages that still make sense, are other packets."""
     verdicts = []
     for bit in range(8 * (len(GOOD) - 4)):
         flipped = bytearray(GOOD[:-4])
@@ -167,8 +172,8 @@ def test_every_single_bit_flip_with_a_repaired_checksum_is_judged_like_the_twin(
         packet = sealed(bytes(flipped))
         assert decoded(WIRE, packet) == read(WIRE, packet)
         verdicts.append(decoded(WIRE, packet) is not None)
-    assert sum(verdicts[8 * 12 : 8 * 16]) == sum(verdicts[: 8 * 24]) == 32
-    assert 0 < sum(verdicts[8 * 24 :]) < 16
+    assert sum(verdicts[8 * 12 : 8 * 33]) == sum(verdicts[: 8 * 41]) == 1 + 8 * 16 + 32
+    assert 0 < sum(verdicts[8 * 41 :]) < 16
 
 
 @pytest.mark.parametrize("length", range(len(GOOD)))
@@ -186,30 +191,34 @@ def test_appended_bytes_are_found(tail: bytes) -> None:
 
 @given(st.binary(max_size=200))
 @example(b"")
-@example(b"pk\1")
+@example(b"pk\2")
 def test_random_bytes_are_no_packet(packet: bytes) -> None:
     assert decoded(WIRE, packet) is None
-    assert decoded(WIRE, sealed(b"pk\1" + packet)) == read(WIRE, sealed(b"pk\1" + packet))
+    assert decoded(WIRE, sealed(b"pk\2" + packet)) == read(WIRE, sealed(b"pk\2" + packet))
 
 
-HEADER = struct.Struct("<2sBB8sIQ")
+HEADER = struct.Struct("<2sBB8sB16sIQ")
 
 
 def forged(  # every field of the header can be chosen
     *,
     magic: bytes = b"pk",
-    version: int = 1,
+    version: int = 2,
     message_width: int = 4,
     collection: bytes = b"eight by",
+    draws: int = 1,
     n_users: int = 1,
     count: int = 2,
     content: bytes = b"\x12",
 ) -> bytes:
-    return sealed(HEADER.pack(magic, version, message_width, collection, n_users, count) + content)
+    head = HEADER.pack(magic, version, message_width, collection, draws, b"sixteen bytes id", n_users, count)
+    return sealed(head + content)
 
 
 def test_forgery_is_otherwise_a_packet() -> None:
-    assert decoded(WIRE, forged()) == (1, [0, 1], [1, 0])
+    assert decoded(WIRE, forged()) == (1, [0, 1], [1, 0], b"sixteen bytes id", True)
+    assert decoded(WIRE, forged(draws=0)) == (1, [0, 1], [1, 0], b"sixteen bytes id", False)
+    assert WIRE.packet_id(forged()) == b"sixteen bytes id"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +226,9 @@ def test_forgery_is_otherwise_a_packet() -> None:
     [
         (forged(magic=b"pq"), "begin"),
         (forged(version=0), "version"),
-        (forged(version=2), "version"),
+        (forged(version=1), "packets of version 1 have no report id"),
+        (forged(version=3), "version"),
+        (forged(draws=2), "draws=2 is neither"),
         (forged(message_width=3), "another collection"),
         (forged(message_width=5), "another collection"),
         (forged(message_width=0), "another collection"),
@@ -237,7 +248,7 @@ def test_forgery_is_otherwise_a_packet() -> None:
 )
 def test_forged_headers_and_contents_are_refused(packet: bytes, match: str) -> None:
     if not match:  # the control: nothing at all is a packet, too
-        assert decoded(WIRE, packet) == (1, [], [])
+        assert decoded(WIRE, packet) == (1, [], [], b"sixteen bytes id", True)
         return
     with pytest.raises(MalformedPacketError, match=match):
         WIRE.decode(packet)

@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from privkde.protocol.counting import PacketCounter, analyzed, released, withhel
 from privkde.protocol.messages import Messages, WireFormat
 from privkde.protocol.parties import COUNTS_SCHEMA, Analyzer, Randomizer, Shuffler, TooFewUsersError
 from privkde.storage.container import DamagedFileError, read_container, write_container
+from privkde.storage.report_register import ReportRegister
 from tests import strategies
 from tests.plans import plan_for
 from tests.privkde.protocol.test_messages import sealed
@@ -54,9 +56,17 @@ class Script(ByteStream):
         return np.frombuffer(part, np.uint8).copy()
 
 
+NUMBERS = itertools.count(1)
+
+
+def report(messages: Messages) -> Messages:
+    """The same messages in a report that was not seen before."""
+    return replace(messages, packet_id=next(NUMBERS).to_bytes(16, "big"))
+
+
 def one_each(bits: list[int]) -> Messages:
-    """A user's packet of randomized response."""
-    return Messages(1, np.arange(len(bits)), np.array(bits, np.uint8))
+    """A user's report of randomized response."""
+    return report(Messages(1, np.arange(len(bits)), np.array(bits, np.uint8)))
 
 
 def pairs(messages: Messages) -> list[tuple[int, int]]:
@@ -262,18 +272,24 @@ def test_one_packet_is_the_packet_of_one_row() -> None:
 def test_streams_are_secret_unless_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """64 fair coins: two clients, or two shufflers, agree by chance with probability at most 2^−64."""
     announcement = announced(small_laws(2)["rr"], repetitions=64)
-    x = np.array([0.0])
-    assert Randomizer(announcement).packet(x) != Randomizer(announcement).packet(x)
+    x, wire = np.array([0.0]), announcement.wire_format()
     client = Randomizer(announcement)
-    assert client.packet(x) != client.packet(x)
-    packet = client.packet(x)
+    packets = [
+        client.packet(x),
+        client.packet(x),
+        Randomizer(announcement).packet(x),
+        Randomizer(announcement).packet(x),
+    ]
+    assert len({tuple(pairs(wire.decode(packet))) for packet in packets}) == 4
+    assert len({wire.packet_id(packet) for packet in packets}) == 4
     released = []
     for _ in range(2):
         shuffler = Shuffler(announcement)
-        assert shuffler.receive(packet)
-        assert shuffler.receive(packet)
-        released.append(shuffler.release())
-    assert released[0] != released[1]
+        assert shuffler.receive(packets[0])
+        assert shuffler.receive(packets[1])
+        released.append(wire.decode(shuffler.release()))
+    assert pairs(released[0]) != pairs(released[1])
+    assert released[0].packet_id != released[1].packet_id
     asked: list[Any] = []
 
     def spy(*seed: int) -> ByteStream:
@@ -298,7 +314,7 @@ def test_released_messages_are_the_received_ones(users: list[Messages], key: byt
     shuffler = Shuffler(SIGNED, stream=ByteStream(key))
     sent: Counter[tuple[int, int]] = Counter()
     for messages in users:
-        assert shuffler.receive(wire.encode(Messages(1, messages.instances, messages.bits)))
+        assert shuffler.receive(wire.encode(report(replace(messages, n_users=1))))
         sent.update(pairs(messages))
     released = wire.decode(shuffler.release())
     assert Counter(pairs(released)) == sent
@@ -361,11 +377,11 @@ def test_nothing_is_released_for_fewer_users_than_the_noise_counts_on(name: str)
 def test_every_order_of_release_is_equally_likely() -> None:
     """Distinct keys are in every order equally likely; the 24 orders of four keys give the 24 orders of release."""
     wire = SIGNED.wire_format()
-    sent = [wire.encode(Messages(1, np.array([0, 3]), np.array([1, 0], np.uint8)))]
-    sent += [wire.encode(Messages(1, np.array([instance]), np.ones(1, np.uint8))) for instance in (1, 2)]
+    sent = [wire.encode(report(Messages(1, np.array([0, 3]), np.array([1, 0], np.uint8))))]
+    sent += [wire.encode(report(Messages(1, np.array([instance]), np.ones(1, np.uint8)))) for instance in (1, 2)]
     seen: Counter[tuple[tuple[int, int], ...]] = Counter()
     for order in itertools.permutations([7, 2**40, 2**63, 2**64 - 1]):
-        script = Script(b"".join(key.to_bytes(8, "big") for key in order))
+        script = Script(b"".join(key.to_bytes(8, "big") for key in order) + b"id of the release")
         shuffler = Shuffler(SIGNED, stream=script)
         assert all(shuffler.receive(packet) for packet in sent)
         assert script.taken == 0, "the order is drawn at the end, for all messages at once"
@@ -382,7 +398,7 @@ def test_order_in_which_users_send_leaves_no_trace() -> None:
     released = []
     for order in ((0, 1), (1, 0)):
         script = b"".join(keys[4 * user + at].to_bytes(8, "big") for user in order for at in range(4))
-        shuffler = Shuffler(RR, stream=Script(script))
+        shuffler = Shuffler(RR, stream=Script(script + b"id of the release"))
         for user in order:
             shuffler.receive(packets[user])
         released.append(shuffler.release())
@@ -407,7 +423,7 @@ def test_packets_of_randomized_response_hold_one_message_of_one_user_for_each_in
     shuffler = Shuffler(RR, stream=stream())
     assert shuffler.receive(wire.encode(one_each([1, 0, 1, 1])))
     assert not shuffler.receive(wire.encode(INCOMPLETE[name]))
-    assert shuffler.receive(wire.encode(Messages(1, np.array([3, 1, 0, 2]), np.zeros(4, np.uint8))))
+    assert shuffler.receive(wire.encode(report(Messages(1, np.array([3, 1, 0, 2]), np.zeros(4, np.uint8)))))
     assert shuffler.rejected == 1
     released = wire.decode(shuffler.release())
     assert released.n_users == 2
@@ -419,7 +435,7 @@ def test_other_protocols_may_send_any_number_of_messages_but_only_for_one_user()
     wire = SIGNED.wire_format()
     shuffler = Shuffler(SIGNED, stream=stream())
     for name, messages in INCOMPLETE.items():
-        assert shuffler.receive(wire.encode(messages)) == ("user" not in name)
+        assert shuffler.receive(wire.encode(report(messages))) == ("user" not in name)
     assert shuffler.rejected == sum("user" in name for name in INCOMPLETE) == 3
     assert wire.decode(shuffler.release()).n_users == 5
 
@@ -445,7 +461,7 @@ def test_malformed_packets_are_counted_and_change_nothing(
 ) -> None:
     announcement = FIVE[name]
     wire = announcement.wire_format()
-    good = wire.encode(one_each([1, 1, 1, 1, 1]))
+    good, *more = (wire.encode(one_each([1, 1, 1, 1, 1])) for _ in range(4))
     flipped = bytearray(good)
     flipped[edit % len(good)] ^= 1 << edit % 8
     strange = announced(small_laws(3)[name], repetitions=5).wire_format()
@@ -460,17 +476,17 @@ def test_malformed_packets_are_counted_and_change_nothing(
         strange.encode(one_each([1, 1, 1, 1, 1])),
         roomy.encode(Messages(1, np.array([0, 1, 2, 3, 4, index]), np.ones(6, np.uint8))),
         sealed(good[:-5] + bytes([good[-5] | 1 << edit % padding])),
-        sealed(good[:2] + b"\2" + good[3:-4]),
-        sealed(good[:16] + count.to_bytes(8, "little") + good[24:-4]),
+        sealed(good[:2] + b"\1" + good[3:-4]),
+        sealed(good[:33] + count.to_bytes(8, "little") + good[41:-4]),
         sealed(good[:-4] + packet + b"\0"),
     ]
     shuffler, analyzer = Shuffler(announcement, stream=stream()), Analyzer(announcement)
     assert shuffler.receive(good)
-    assert shuffler.receive(good)
+    assert shuffler.receive(more[0])
     assert analyzer.receive(shuffler.release())
     before = state(analyzer)
-    assert shuffler.receive(good)
-    assert shuffler.receive(good)
+    assert shuffler.receive(more[1])
+    assert shuffler.receive(more[2])
     for number, wrong in enumerate(bad, start=1):
         assert shuffler.receive(wrong) is False
         assert analyzer.receive(wrong) is False
@@ -492,6 +508,157 @@ def test_what_is_no_bytes_is_counted_as_malformed(packet: Any) -> None:
         shuffler.release()
 
 
+# Each report once -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", BITSUMS)
+def test_one_packet_sent_two_hundred_times_is_one_user(name: str) -> None:
+    announcement = announced(small_laws(100)[name], users=200)
+    packet = Randomizer(announcement).packet(np.zeros(1))
+    shuffler = Shuffler(announcement)
+    assert [shuffler.receive(packet) for _ in range(200)] == [True] + 199 * [False]
+    assert (shuffler.rejected, shuffler.repeated) == (0, 199)
+    with pytest.raises(
+        TooFewUsersError, match=r"1 users took part .* 199 packets repeat reports that were already taken"
+    ):
+        shuffler.release()
+
+
+def test_copies_of_an_empty_packet_do_not_isolate_a_victim() -> None:
+    """Where a user may send nothing, 199 copies of an empty packet passed for 199 users without noise."""
+    announcement = announced(small_laws(200)["3nb"], users=200)
+    wire, shuffler = announcement.wire_format(), Shuffler(announcement)
+    assert shuffler.receive(Randomizer(announcement).packet(np.ones(1)))
+    empty = wire.encode(report(Messages(1, np.zeros(0, np.int64), np.zeros(0, np.uint8), secret=True)))
+    assert [shuffler.receive(empty) for _ in range(199)] == [True] + 198 * [False]
+    with pytest.raises(TooFewUsersError, match="2 users took part and the noise counts on 200"):
+        shuffler.release()
+
+
+def test_a_report_is_in_one_release_also_after_a_restart(tmp_path: Path) -> None:
+    packets = Randomizer(SIGNED).packets(np.zeros((5, 1)))
+    with ReportRegister(SIGNED.collection(), tmp_path / "reports") as register:
+        shuffler = Shuffler(SIGNED, register=register)
+        assert all(shuffler.receive(packet) for packet in packets[:2])
+        first = shuffler.release()
+        assert not shuffler.receive(packets[0])
+        assert shuffler.receive(packets[2])  # and then it stops, before it releases
+    with ReportRegister(SIGNED.collection(), tmp_path / "reports") as register:
+        shuffler = Shuffler(SIGNED, register=register)
+        assert [shuffler.receive(packet) for packet in packets] == [False, False, True, True, True]
+        assert (shuffler.rejected, shuffler.repeated) == (0, 2)
+        second = shuffler.release()
+        kept = register.releases()
+    wire = SIGNED.wire_format()
+    assert [(one.release_id, one.n_users) for one in kept] == [
+        (wire.decode(packet).packet_id, n_users) for packet, n_users in ((first, 2), (second, 3))
+    ]
+    for one, packet in zip(kept, (first, second), strict=True):
+        assert (one.ones.tolist(), one.zeros.tolist()) == state(counted(SIGNED, [packet]))[1:]
+    with ReportRegister(RR.collection()) as strange, pytest.raises(InvalidInputError, match="another collection"):
+        Shuffler(SIGNED, register=strange)
+
+
+def test_a_release_holds_no_id_of_a_report() -> None:
+    packets = Randomizer(SIGNED).packets(np.zeros((3, 1)))
+    shuffler, wire = Shuffler(SIGNED), SIGNED.wire_format()
+    assert all(shuffler.receive(packet) for packet in packets)
+    release = shuffler.release()
+    assert len({wire.packet_id(packet) for packet in (*packets, release)}) == 4
+    assert not any(wire.packet_id(packet) in release for packet in packets)
+
+
+def test_without_a_token_nobody_is_admitted_and_a_token_is_for_one_report() -> None:
+    """A Sybil with many ids has one token, and a malformed packet costs none."""
+    packets = Randomizer(SIGNED).packets(np.zeros((4, 1)))
+    with ReportRegister(SIGNED.collection()) as register:
+        mine, yours = register.issue(), register.issue()
+        shuffler = Shuffler(SIGNED, register=register, admit=register.spend)
+        assert not shuffler.receive(packets[0])
+        assert not shuffler.receive(b"malformed", mine)
+        assert [shuffler.receive(packet, mine) for packet in packets] == [True, False, False, False]
+        assert not shuffler.receive(packets[0], yours), "a repeated report costs no token"
+        assert shuffler.receive(packets[1], yours)
+        assert (shuffler.rejected, shuffler.repeated) == (5, 1)
+        release = shuffler.release()
+        assert SIGNED.wire_format().decode(release).n_users == 2
+        assert mine not in release
+
+
+def test_a_release_is_counted_once() -> None:
+    packets = Randomizer(RR).packets(np.zeros((4, 1)))
+    shuffler = Shuffler(RR)
+    releases = []
+    for part in (packets[:2], packets[2:]):
+        assert all(shuffler.receive(packet) for packet in part)
+        releases.append(shuffler.release())
+    analyzer, other = counted(RR, releases[:1]), counted(RR, releases)
+    before = state(analyzer)
+    assert not analyzer.receive(releases[0])
+    assert (state(analyzer), analyzer.rejected, analyzer.repeated) == (before, 0, 1)
+    with pytest.raises(InvalidInputError, match="a release would be counted twice"):
+        analyzer.merge(other)
+    second = counted(RR, releases[1:])
+    analyzer.merge(second)
+    assert state(analyzer) == state(other)
+    for again in (second, analyzer, other):
+        with pytest.raises(InvalidInputError, match="a release would be counted twice"):
+            analyzer.merge(again)
+    assert state(analyzer) == state(other)
+    with pytest.raises(InvalidInputError, match="as of no release"):
+        analyzer.add(Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), 1, releases=[])
+
+
+# Not private stays not private ----------------------------------------------------------------------------------------
+
+
+def shuffled(clients: ByteStream, shuffler_stream: ByteStream) -> Analyzer:
+    shuffler = Shuffler(RR, stream=shuffler_stream)
+    for packet in Randomizer(RR, stream=clients).packets(np.zeros((2, 1))):
+        assert RR.wire_format().decode(packet).secret is clients.secret
+        assert shuffler.receive(packet)
+    return counted(RR, [shuffler.release()])
+
+
+def test_counts_are_secret_only_if_all_draws_were(tmp_path: Path) -> None:
+    secret = shuffled(private_randomness(), private_randomness())
+    assert secret.secret
+    marked = [shuffled(stream("mark"), private_randomness()), shuffled(private_randomness(), stream("order"))]
+    marked.append(Analyzer(RR))
+    marked[-1].add(Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), 1)  # by somebody who says nothing
+    for seeded in marked:
+        assert not seeded.secret
+        seeded.save(tmp_path / "seeded.npz")
+        assert not Analyzer.load(tmp_path / "seeded.npz").secret
+        secret.save(tmp_path / "secret.npz")
+        both = Analyzer.load(tmp_path / "secret.npz")
+        assert both.secret
+        both.merge(seeded)
+        assert not both.secret
+        seeded.merge(Analyzer.load(tmp_path / "secret.npz"))
+        assert not seeded.secret
+    mixed = Shuffler(RR)
+    for source in (private_randomness(), stream("one of two")):
+        assert mixed.receive(Randomizer(RR, stream=source).packet(np.zeros(1)))
+    assert not counted(RR, [mixed.release()]).secret
+
+
+def test_edited_counts_do_not_lose_the_mark_and_old_ones_never_had_it(tmp_path: Path) -> None:
+    path = tmp_path / "counts.npz"
+    shuffled(stream("mark"), private_randomness()).save(path)
+    document, arrays = read_container(path, COUNTS_SCHEMA)
+    edited = {**document, "announcement": announced(small_laws(2)["rr"], group="b").to_json()}
+    write_container(path, edited, arrays)
+    assert not Analyzer.load(path).secret
+    old = {name: document[name] for name in ("announcement", "n_users", "rejected")}
+    write_container(path, {**old, "schema": "privkde.counts/1", "secret": True}, arrays)
+    first, again = Analyzer.load(path), Analyzer.load(path)
+    assert state(first) == (2, arrays["ones"].tolist(), arrays["zeros"].tolist())
+    assert not first.secret
+    with pytest.raises(InvalidInputError, match="a release would be counted twice"):
+        first.merge(again)
+
+
 # The analyzer -------------------------------------------------------------------------------------------------------
 
 
@@ -505,7 +672,7 @@ def counted(announcement: Announcement, packets: list[bytes]) -> Analyzer:
 @searched(given(data=st.data()), examples=30, study=400)
 def test_counts_are_those_of_the_messages(announcement: Announcement, data: st.DataObject) -> None:
     wire = announcement.wire_format()
-    sent = data.draw(st.lists(strategies.messages(wire), max_size=5))
+    sent = [report(messages) for messages in data.draw(st.lists(strategies.messages(wire), max_size=5))]
     analyzer = counted(announcement, [wire.encode(messages) for messages in sent])
     total = Counter(pair for messages in sent for pair in pairs(messages))
     assert analyzer.n_users == sum(messages.n_users for messages in sent)
@@ -599,7 +766,7 @@ def test_released_packets_of_randomized_response_hold_one_message_of_each_user(n
     """What two users sent together is complete; all others lack a message or have one too many."""
     complete = name == "two users with two messages each"
     wire, analyzer = RR.wire_format(), counted(RR, [RR.wire_format().encode(one_each([1, 0, 1, 0]))])
-    assert analyzer.receive(wire.encode(INCOMPLETE[name])) is complete
+    assert analyzer.receive(wire.encode(report(INCOMPLETE[name]))) is complete
     assert analyzer.rejected == (not complete)
     assert state(analyzer) == ((3, [3, 2, 3, 2], [0, 1, 0, 1]) if complete else (1, [1, 0, 1, 0], [0, 1, 0, 1]))
     free = Analyzer(SIGNED)
@@ -681,8 +848,9 @@ def test_saved_counts_come_back_whole(tmp_path: Path) -> None:
     assert state(back) == state(analyzer)
     assert (back.rejected, back.announcement) == (1, RR)
     assert back.sums().tobytes() == analyzer.sums().tobytes()
-    back.merge(analyzer)
-    assert back.n_users == 2**40
+    with pytest.raises(InvalidInputError, match="a release would be counted twice"):
+        back.merge(analyzer)
+    assert state(back) == state(analyzer)
 
 
 Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
@@ -694,6 +862,14 @@ Change = Callable[[dict[str, Any], dict[str, NDArray[Any]]], object]
         lambda document, _: document.pop("n_users"),
         lambda document, _: document.pop("announcement"),
         lambda document, _: document.pop("rejected"),
+        lambda document, _: document.pop("repeated"),
+        lambda document, _: document.pop("secret"),
+        lambda document, _: document.pop("releases"),
+        lambda document, _: document.update(secret=1),
+        lambda document, _: document.update(releases=["ab"]),
+        lambda document, _: document.update(releases=[7]),
+        lambda document, _: document.update(releases=["no hexadecimal digits"]),
+        lambda document, _: document.update(n_users=2),  # and no release that they took part in
         lambda document, _: document.update(n_users="3"),
         lambda document, _: document.update(n_users=-3),
         lambda document, _: document.update(n_users=2.5),

@@ -19,7 +19,7 @@ from accounting.mechanisms import RandomizedResponse
 from accounting.plan import Plan
 from accounting.request import PlanRequest
 from privkde.bitsum import Tally
-from privkde.draws.randomness import ByteStream
+from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.engines.local import collect
 from privkde.protocol import rounds
 from privkde.protocol.model import DensityModel
@@ -66,7 +66,7 @@ STRANGER = Analyzer(announced(RandomizedResponse(n_users=6, flip_probability=0.2
 def counted(analyzer: Analyzer, n_users: int, ones: int = 0) -> Analyzer:
     """Another analyzer of the same collection with `n_users` reports, `ones` of them ones in every instance."""
     other = Analyzer(analyzer.announcement)
-    other.add(Tally(np.full(4, ones), np.full(4, n_users - ones)), n_users)
+    other.add(Tally(np.full(4, ones), np.full(4, n_users - ones)), n_users, secret=True)
     return other
 
 
@@ -396,6 +396,17 @@ def test_whether_draws_were_secret_must_be_said() -> None:
     assert collection.round is Round.COLLECTION
 
 
+def test_a_mark_of_seeded_draws_cannot_be_talked_away() -> None:
+    collection = enrolled_with_dropouts()
+    collection.count(0, counted(collection.analyzers[0], 799))
+    seeded = counted(collection.analyzers[0], 1)
+    seeded.secret = False
+    collection.count(0, seeded)
+    model = collection.publish(private=True)
+    assert not model.private
+    assert model.contract.component.startswith("NOT PRIVATE")
+
+
 def test_without_min_users_everybody_is_counted_on() -> None:
     collection = Collection(terms())
     collection.enroll(60)
@@ -460,7 +471,7 @@ def test_plan_is_made_for_the_enrolled_users_by_the_planner() -> None:
         ("large", SEED, 3.0, 1),
     ]
     for position, (users, announcement) in enumerate(zip((40, 60), announcements, strict=True)):
-        counts = collect(announcement, rows(users), np.arange(users), stream=stream("classes", position))
+        counts = collect(announcement, rows(users), np.arange(users), stream=private_randomness())
         message = ("another collection", "100 users would be counted and 40 enrolled")[position]
         with pytest.raises(InvalidInputError, match=message):
             collection.count(1 - position, counts)

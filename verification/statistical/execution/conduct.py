@@ -27,6 +27,7 @@ from verification.statistical.execution.stages import (
     holders,
     one_message_each,
     private_stream,
+    run_faithfully,
     stage,
     transparent,
 )
@@ -72,7 +73,10 @@ def check_counted_once(subject: Subject, effort: Effort, seed: int) -> Finding:
 def _miscounts(
     announcement: Announcement, packets: list[bytes], law: BitsumProtocol, seed: int
 ) -> Iterator[tuple[str, int]]:
-    """How many users and messages are wrong after these packets were released at once, or in two parts and merged."""
+    """How many users and messages are wrong after these packets were released at once, or in two parts and merged.
+
+    Everybody sends its packet a second time, and so does the shuffler.
+    """
     size = announcement.n_instances
     read = [read_packet(packet, law.content_bits) for packet in packets]
     ones = np.sum([np.bincount(i[b == 1], minlength=size) for i, b in read], axis=0)
@@ -80,12 +84,15 @@ def _miscounts(
     half = len(packets) // 2
     for name, parts in (("one release", [packets]), ("two releases", [packets[:half], packets[half:]])):
         shuffler = Shuffler(announcement, stream=private_stream(seed, name))
-        analyzers = []
+        analyzers, sent = [], list[bytes]()
         for part in parts:
-            for packet in part:
+            sent += part
+            for packet in [*part, *sent]:
                 shuffler.receive(packet)
+            release = shuffler.release()
             analyzers.append(Analyzer(announcement))
-            analyzers[-1].receive(shuffler.release())
+            for _ in range(2):
+                analyzers[-1].receive(release)
         for other in analyzers[1:]:
             analyzers[0].merge(other)
         tally = analyzers[0].tally
@@ -129,10 +136,10 @@ def check_private(subject: Subject, effort: Effort, seed: int) -> Finding:
         note="Smallest defect: additional share of equal outputs. The parties take their keys from the operating"
         " system, so the statistic changes from run to run.",
     )
-    repeated = _repeated(subject.plan, seed)
-    if not repeated or agreement.refuted:
+    wrong = _repeated(subject.plan, seed) or _relabeled(subject.plan, seed)
+    if not wrong or agreement.refuted:
         return agreement
-    return dataclasses.replace(agreement, statistic=math.inf, found=repeated)
+    return dataclasses.replace(agreement, statistic=math.inf, found=wrong)
 
 
 def _agreements(plan: Plan, effort: Effort, seed: int) -> Iterator[Sample]:
@@ -184,3 +191,14 @@ def _repeated(plan: Plan, seed: int) -> str:
     if not np.array_equal(features, same):
         return "the public seed does not fix the public features"
     return "the public features do not depend on the public seed" if np.array_equal(features, other) else ""
+
+
+def _relabeled(plan: Plan, seed: int) -> str:
+    """Whether counts of seeded draws pass for secret ones, or secret ones for seeded; empty if none does."""
+    announcement = stage(plan, transparent(plan, 2), repetitions=1, seed=seed)
+    streams = private_stream(seed, "marked"), private_randomness()
+    seeded, secret = (run_faithfully(announcement, holders(2, 1), stream) for stream in streams)
+    if seeded.secret or not secret.secret:
+        return "the mark of packets that were drawn from a seed does not reach the analyzer"
+    secret.merge(seeded)
+    return "merging with secret counts removes the mark of seeded ones" if secret.secret else ""

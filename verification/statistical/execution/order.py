@@ -29,7 +29,7 @@ MARKED = 8
 RELEASES = 5_000
 LARGE_MARKED = 1 << 15
 """Messages of each of them in a large release; a power of two."""
-_HEADER = struct.Struct("<2sBB8sIQ")
+_HEADER = struct.Struct("<2sBB8sB16sIQ")
 
 
 @check("shuffler-order", Layer.STATISTICAL, "messages leave the shuffler in a uniformly random order")
@@ -101,12 +101,11 @@ def released_orders(plan: Plan, marked: int, releases: int, seed: int) -> NDArra
     announcement = stage(plan, law, repetitions=marked if one_each else 2 * marked, seed=seed)
     shuffler, wire = Shuffler(announcement, stream=private_stream(seed, "shuffler", marked)), announcement.wire_format()
     own, ones = np.arange(marked), np.ones(marked, np.uint8)
-    first, second = (Messages(1, own, ones), Messages(1, own if one_each else own + marked, ones * (not one_each)))
-    packets = [wire.encode(first), wire.encode(second)]
+    sent = ((own, ones), (own if one_each else own + marked, ones * (not one_each)))
     kept, orders = np.arange(2 * marked), []
-    for _ in range(releases):
-        for packet in packets:
-            shuffler.receive(packet)
+    for number in range(releases):
+        for user, messages in enumerate(sent):
+            shuffler.receive(wire.encode(Messages(1, *messages, (2 * number + user).to_bytes(16))))
         instances, bits = read_packet(shuffler.release(), law.content_bits)
         orders.append(instances + (marked * (1 - bits) if one_each else 0))
         if not np.array_equal(np.sort(orders[-1]), kept):
@@ -116,7 +115,7 @@ def released_orders(plan: Plan, marked: int, releases: int, seed: int) -> NDArra
 
 def read_packet(packet: bytes, content_bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Instances and bits of a packet, by the description of the wire format and not by its code."""
-    _, _, width, _, _, count = _HEADER.unpack_from(packet)
+    _, _, width, _, _, _, _, count = _HEADER.unpack_from(packet)
     stream = np.unpackbits(np.frombuffer(packet, np.uint8)[_HEADER.size : -4])[: count * width]
     words = np.zeros(count, np.int64)
     for digits in stream.reshape(count, width).T:

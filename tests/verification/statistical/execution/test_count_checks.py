@@ -27,6 +27,7 @@ from privkde.kernels.lsq_family import KernelChoice
 from privkde.protocol import announcement, parties
 from privkde.protocol.messages import Messages, WireFormat
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
+from privkde.storage.report_register import ReportRegister
 from tests.plans import plan_for
 from tests.privkde.unplanned import unplanned
 from tests.verification.subjects import subject
@@ -438,16 +439,32 @@ def test_a_lost_message_is_refuted() -> None:
 
 
 def received_twice(self: Shuffler, packet: bytes) -> bool:
-    return HONEST_RECEIVE(self, packet) and HONEST_RECEIVE(self, packet)
+    taken = HONEST_RECEIVE(self, packet)
+    self._held += self._held[-1:] * taken
+    return taken
 
 
-def added_twice(self: Analyzer, tally: Tally, n_users: int) -> None:
-    HONEST_ADD(self, tally, 2 * n_users)
+def added_twice(self: Analyzer, tally: Tally, n_users: int, **marks: Any) -> None:
+    HONEST_ADD(self, tally, 2 * n_users, **marks)
+
+
+def released_twice(self: Analyzer, tally: Tally, n_users: int, *, releases: Any = None, **marks: Any) -> None:
+    HONEST_ADD(self, tally, n_users, **marks)
+
+
+def nothing_known(self: ReportRegister, report: bytes) -> bool:
+    return False
 
 
 @pytest.mark.parametrize("kind", ["rr", "3nb"])
 @pytest.mark.parametrize(
-    ("party", "method", "fault"), [(Shuffler, "receive", received_twice), (Analyzer, "add", added_twice)]
+    ("party", "method", "fault"),
+    [
+        (Shuffler, "receive", received_twice),
+        (Analyzer, "add", added_twice),
+        (Analyzer, "add", released_twice),
+        (ReportRegister, "__contains__", nothing_known),
+    ],
 )
 def test_users_counted_twice_are_refuted(party: Any, method: str, fault: Any, kind: str) -> None:
     with mock.patch.object(party, method, fault):
@@ -478,12 +495,23 @@ def test_an_error_refutes_nothing(where: str) -> None:
 
 
 def test_a_message_counted_twice_is_refuted() -> None:
-    def twice(self: Analyzer, tally: Tally, n_users: int) -> None:
-        HONEST_ADD(self, tally + tally, n_users)
+    def twice(self: Analyzer, tally: Tally, n_users: int, **marks: Any) -> None:
+        HONEST_ADD(self, tally + tally, n_users, **marks)
 
     with mock.patch.object(Analyzer, "add", twice):
         assert run("users-counted-once", "3nb").refuted
         assert run("users-counted-once", "rr").refuted
+
+
+def unmarked(self: Analyzer, tally: Tally, n_users: int, *, secret: bool = False, **marks: Any) -> None:
+    HONEST_ADD(self, tally, n_users, secret=True, **marks)
+
+
+def test_a_dropped_mark_of_seeded_draws_is_refuted() -> None:
+    with mock.patch.object(Analyzer, "add", unmarked):
+        found = run("private-randomness", "rr")
+    assert found.witness is not None
+    assert "drawn from a seed" in found.witness.found
 
 
 def drawn_in_public(self: Randomizer, announced: Any, *, stream: Any = None, outside: str = "reject") -> None:

@@ -1,0 +1,225 @@
+"""Which reports of one collection were counted, and in which release: a small SQLite file, or a temporary one.
+
+The shuffler keeps it from the first report to the end of the collection. Whoever can write the file can make it forget;
+whoever reads it learns ids, which only those who saw packets can tell anything about, and counts that were released.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import InvalidInputError
+from privkde.storage.container import DamagedFileError
+
+TOKEN_BYTES = 32
+PATIENCE = 5.0
+"""Seconds to wait for another run that uses the file."""
+_FORMAT = 0x706B7231  # "pkr1"
+_TABLES = """
+    CREATE TABLE collection (id BLOB NOT NULL);
+    CREATE TABLE releases (number INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, users INTEGER NOT NULL,
+        secret INTEGER NOT NULL, ones BLOB NOT NULL, zeros BLOB NOT NULL);
+    CREATE TABLE reports (id BLOB PRIMARY KEY, release INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE tokens (hash BLOB PRIMARY KEY, spent INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+def register_beside(announcement: Path) -> Path:
+    """Where the register of a collection is kept, unless somebody says otherwise: beside the announcement."""
+    return announcement.with_name(announcement.name + ".reports")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedRelease:
+    """What left the shuffler once: counts of ones and zeros in each instance, and of how many users."""
+
+    release_id: bytes
+    n_users: int
+    secret: bool
+    ones: NDArray[np.int64]
+    zeros: NDArray[np.int64]
+
+
+class ReportRegister:
+    """Takes each report once. What was added since the last release is kept by `release`, or forgotten.
+
+    Reports and counts of a release are kept in one transaction: after an interruption either both are there or neither.
+    From the first report that is added to its release nobody else can write the file. Memory does not grow with the
+    number of reports; without a `path` they are in a file of the system that ends with the process. A register serves
+    one shuffler at a time, whose threads may share it.
+    """
+
+    def __init__(self, collection: bytes, path: str | Path | None = None) -> None:
+        self._shown = "the register of reports" if path is None else repr(str(path))
+        self.collection = collection
+        self._lock = threading.RLock()
+        with self._errors():
+            self._database = sqlite3.connect(
+                path or "", timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._errors():
+                self._prepare()
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Create the tables in an empty file; refuse another kind of file, and another collection."""
+        self._begin()
+        empty = not self._number("SELECT COUNT(*) FROM sqlite_master")
+        if empty:
+            for statement in _TABLES.split(";")[:-1]:
+                self._database.execute(statement)
+            self._database.execute("INSERT INTO collection VALUES (?)", [self.collection])
+            self._database.execute(f"PRAGMA application_id = {_FORMAT}")
+        elif self._number("PRAGMA application_id") != _FORMAT:
+            raise DamagedFileError(f"{self._shown} is not a register of reports; name another file.")
+        elif self._database.execute("SELECT id FROM collection").fetchall() != [(self.collection,)]:
+            raise InvalidInputError(f"{self._shown} belongs to another collection; each has a register of its own.")
+        self._database.execute("COMMIT")
+
+    # Reports ----------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, report: bytes) -> bool:
+        with self._errors():
+            return bool(self._number("SELECT COUNT(*) FROM reports WHERE id = ?", report))
+
+    def add(self, report: bytes) -> bool:
+        """Take a report for the next release; False if there was one with this id."""
+        with self._errors():
+            self._begin()
+            release = "(SELECT COUNT(*) + 1 FROM releases)"
+            added = self._database.execute(f"INSERT OR IGNORE INTO reports VALUES (?, {release})", [report])
+            return added.rowcount == 1
+
+    def reports(self) -> Iterator[bytes]:
+        """The ids of all reports."""
+        with self._errors():
+            for (report,) in self._database.execute("SELECT id FROM reports"):
+                yield bytes(report)
+
+    # Releases ---------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Nobody else writes the file meanwhile; what is not released at the end is forgotten."""
+        with self._errors():
+            self._begin()
+        try:
+            yield
+        finally:
+            self.forget()
+
+    def release(self, counted: CountedRelease) -> None:
+        """Keep the reports that were added, with what is released about them, before anything leaves the shuffler."""
+        blobs = (np.asarray(part, "<i8").tobytes() for part in (counted.ones, counted.zeros))
+        with self._errors():
+            self._begin()
+            row = (counted.release_id, counted.n_users, counted.secret, *blobs)
+            self._database.execute(
+                "INSERT INTO releases VALUES ((SELECT COUNT(*) + 1 FROM releases), ?, ?, ?, ?, ?)", row
+            )
+            self._database.execute("COMMIT")
+
+    def releases(self) -> list[CountedRelease]:
+        """Everything that was released, in order."""
+        with self._errors():
+            rows = self._database.execute(
+                "SELECT id, users, secret, ones, zeros FROM releases ORDER BY number"
+            ).fetchall()
+        return [
+            CountedRelease(
+                release_id=bytes(release_id),
+                n_users=n_users,
+                secret=bool(secret),
+                ones=np.frombuffer(ones, "<i8").astype(np.int64),
+                zeros=np.frombuffer(zeros, "<i8").astype(np.int64),
+            )
+            for release_id, n_users, secret, ones, zeros in rows
+        ]
+
+    def forget(self) -> None:
+        """Forget the reports that were added, and the tokens that were spent, since the last release."""
+        with self._errors():
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+
+    # Enrollment -------------------------------------------------------------------------------------------------------
+
+    def issue(self) -> bytes:
+        """A new token, to be given to one person who enrolls, over a channel that knows the person.
+
+        With `Shuffler(announcement, register=register, admit=register.spend)` every report then costs a token: as many
+        reports as persons, whatever ids they choose. Only a hash is kept. The token is not part of a packet, and no
+        row ties it to a report, so nothing that leaves the shuffler holds it. Not given: secrecy from whoever issues
+        tokens *and* sees them spent, which is whom the shuffler's users trust anyway; blind signatures would give it.
+        Nor does it stop a person who enrolls under two names.
+        """
+        token = secrets.token_bytes(TOKEN_BYTES)
+        with self._errors():
+            if self._database.in_transaction:
+                raise InvalidInputError("reports are being taken; issue all tokens before the first report.")
+            self._database.execute("INSERT INTO tokens VALUES (?, 0)", [_hashed(token)])
+        return token
+
+    def spend(self, token: bytes | None) -> bool:
+        """Whether a token was issued and not spent; it then is, once the report that it came with is released."""
+        if not isinstance(token, bytes):
+            return False
+        with self._errors():
+            self._begin()
+            spent = self._database.execute("UPDATE tokens SET spent = 1 WHERE hash = ? AND spent = 0", [_hashed(token)])
+            return spent.rowcount == 1
+
+    # The database -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Forget what was not released, and close the file."""
+        self._database.close()
+
+    def __enter__(self) -> ReportRegister:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        if not self._database.in_transaction:
+            self._database.execute("BEGIN IMMEDIATE")
+
+    def _number(self, query: str, *given: bytes) -> int:
+        return int(self._database.execute(query, given).fetchone()[0])
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """One thread at a time, and errors of the database as ours."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.OperationalError as error:
+                raise InvalidInputError(
+                    f"{self._shown} cannot be used ({error}); wait for the run that uses it, or choose a place that can"
+                    " be written."
+                ) from error
+            except sqlite3.DatabaseError as error:
+                raise DamagedFileError(
+                    f"{self._shown} is not a register of reports ({error}); name another."
+                ) from error
+
+
+def _hashed(token: bytes) -> bytes:
+    return hashlib.sha256(token).digest()

@@ -1,0 +1,148 @@
+"""Reports are taken once: in one run, over releases, in another process, after an interruption."""
+
+import multiprocessing
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from accounting.errors import InvalidInputError
+from privkde.storage import report_register
+from privkde.storage.container import DamagedFileError
+from privkde.storage.report_register import CountedRelease, ReportRegister, register_beside
+
+SHOP = b"the shop"
+
+
+def report(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+def release(number: int, n_users: int = 3, *, secret: bool = True) -> CountedRelease:
+    ones, zeros = np.array([number, 2**40]), np.array([0, number])
+    return CountedRelease(release_id=report(number), n_users=n_users, secret=secret, ones=ones, zeros=zeros)
+
+
+def plain(counted: CountedRelease) -> tuple[bytes, int, bool, list[int], list[int]]:
+    counts = counted.ones.tolist(), counted.zeros.tolist()
+    return counted.release_id, counted.n_users, counted.secret, *counts
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["temporary", "file"])
+def test_a_report_is_taken_once_over_all_releases(tmp_path: Path, kept: bool) -> None:
+    with ReportRegister(SHOP, tmp_path / "a.reports" if kept else None) as register:
+        assert [register.add(report(number)) for number in (1, 2, 1)] == [True, True, False]
+        register.release(release(1))
+        assert [register.add(report(number)) for number in (1, 2, 3)] == [False, False, True]
+        assert report(1) in register
+        assert report(4) not in register
+        register.release(release(2, secret=False))
+        assert sorted(register.reports()) == [report(1), report(2), report(3)]
+        assert [plain(one) for one in register.releases()] == [plain(release(1)), plain(release(2, secret=False))]
+    assert [path.name for path in tmp_path.iterdir()] == (["a.reports"] if kept else [])
+
+
+def test_a_restart_remembers_what_was_released_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        register.add(report(1))
+        register.release(release(1))
+        register.add(report(2))  # and then the process ends
+    with ReportRegister(SHOP, path) as register:
+        assert [register.add(report(number)) for number in (1, 2)] == [False, True]
+        register.forget()
+        assert register.add(report(2))
+        assert [plain(one) for one in register.releases()] == [plain(release(1))]
+
+
+def interrupted(path: Path, before_release: bool) -> None:
+    register = ReportRegister(SHOP, path)
+    register.add(report(1))
+    if not before_release:
+        register.release(release(1))
+    os._exit(9)
+
+
+@pytest.mark.parametrize("before_release", [True, False])
+def test_a_killed_process_leaves_all_of_a_release_or_nothing(tmp_path: Path, before_release: bool) -> None:
+    path = tmp_path / "a.reports"
+    killed = multiprocessing.get_context("fork").Process(target=interrupted, args=(path, before_release))
+    killed.start()
+    killed.join()
+    assert killed.exitcode == 9
+    with ReportRegister(SHOP, path) as register:
+        assert len(register.releases()) == (0 if before_release else 1)
+        assert register.add(report(1)) is before_release
+
+
+def test_what_a_count_does_not_release_is_forgotten(tmp_path: Path) -> None:
+    with ReportRegister(SHOP, tmp_path / "a.reports") as register:
+        with register.counting():
+            assert register.add(report(1))
+        with register.counting():
+            assert register.add(report(1))
+            register.release(release(1))
+        assert not register.add(report(1))
+
+
+def test_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.reports"
+    monkeypatch.setattr(report_register, "PATIENCE", 0.01)
+    with ReportRegister(SHOP, path) as register:
+        register.add(report(1))
+        with pytest.raises(InvalidInputError, match=r"cannot be used .*locked.*; wait for the run that uses it"):
+            ReportRegister(SHOP, path)
+        register.release(release(1))
+        with ReportRegister(SHOP, path) as other:
+            assert report(1) in other
+
+
+def test_other_files_and_other_collections_are_refused(tmp_path: Path) -> None:
+    ReportRegister(SHOP, tmp_path / "a.reports").close()
+    with pytest.raises(InvalidInputError, match="belongs to another collection"):
+        ReportRegister(b"a market", tmp_path / "a.reports")
+    (tmp_path / "text").write_text("no database\n" * 100, encoding="utf-8")
+    with pytest.raises(DamagedFileError, match="is not a register of reports"):
+        ReportRegister(SHOP, tmp_path / "text")
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE t (a)")
+    with pytest.raises(DamagedFileError, match="is not a register of reports"):
+        ReportRegister(SHOP, tmp_path / "other")
+    with pytest.raises(InvalidInputError, match="choose a place that can be written"):
+        ReportRegister(SHOP, tmp_path / "nowhere" / "a.reports")
+    assert register_beside(tmp_path / "shop.json") == tmp_path / "shop.json.reports"
+
+
+def test_threads_share_a_register() -> None:
+    taken: list[int] = []
+    with ReportRegister(SHOP) as register:
+
+        def send() -> None:
+            taken.append(sum(register.add(report(number)) for number in range(200)))
+
+        threads = [threading.Thread(target=send) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sum(taken) == 200
+
+
+# Enrollment -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_spent_once_and_kept_as_a_hash(tmp_path: Path) -> None:
+    path = tmp_path / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        first, second = register.issue(), register.issue()
+        assert [register.spend(token) for token in (first, first, b"forged", None)] == [True, False, False, False]
+        with pytest.raises(InvalidInputError, match="issue all tokens before the first report"):
+            register.issue()
+        register.release(release(1))
+        assert register.spend(second)  # and then the process ends before it releases
+    assert first not in path.read_bytes()
+    with ReportRegister(SHOP, path) as register:
+        assert [register.spend(token) for token in (first, second)] == [False, True]
