@@ -4,6 +4,7 @@ Collections by Beam, and from vectors, are in tests/privkde/engines/test_beam.py
 """
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np

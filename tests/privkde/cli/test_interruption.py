@@ -102,6 +102,9 @@ def interrupt(*_: object, **__: object) -> None:
 def test_what_cannot_be_continued_is_refused(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
     monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK)
     with monkeypatch.context() as patch:
         patch.setattr(LocalEngine, "count", interrupt)
