@@ -58,12 +58,12 @@ KNOWN: Sighting = (b"", ("", 0), 0)
 
 
 class CountFiles(beam.PTransform):  # type: ignore[misc]
-    """From names of files to counts of the reports in them that were not counted before: one `PartialCounts`.
+    """From names of files to one `PartialCounts` of the reports in them that are new, `withheld` for too few users.
 
-    It is `withheld` for too few users. `<place>.known` has the ids that were counted before as lines; ids of what is
-    counted are left in files `<place>.new-*`, one for each file of packets. Packets stay on workers that read their
-    file: files are read first for ids, with which digests and places travel, and then again for what is at the place
-    that is kept for each id. Partial counts travel and are added up.
+    The file `<place>.known` holds the ids of reports that were counted before; those of new ones are left in files
+    `<place>.new-…`, one for each file of packets. Packets stay on workers that read their file: files are read first
+    for ids, with which digests and places travel, and then again for what is at the place that is kept for each id.
+    The counts of each file travel and are added up. All ends in one result, since `DaskRunner` computes no other.
     """
 
     def __init__(self, announcement: Announcement, place: str) -> None:
@@ -72,7 +72,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
         self._place = place
 
     def expand(self, names: Any) -> Any:
-        """Counts are added up where packets are read, on runners that lift combiners; then the total is checked."""
+        """Packets are counted where they are read; then the total is checked."""
         wire, counter = self._announcement.wire_format(), PacketCounter(self._announcement)
         seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, wire))
         known = names.pipeline | "Earlier" >> beam.Create([f"{self._place}.known"]) | beam.FlatMap(_lines)
@@ -81,15 +81,14 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
         places = first | "Places" >> beam.FlatMap(_new_place)
         every = names | "Every file" >> beam.Map(lambda name: (name, -1))  # also where nothing is new
         files = (places, every) | "All files" >> beam.Flatten() | "By file" >> beam.GroupByKey()
-        counted = files | "Count" >> beam.FlatMap(partial(_count_file, counter, wire, self._place))
+        counted = files | "Count" >> beam.Map(partial(_count_file, counter, wire, self._place))
         return counted | _Total(self._announcement)
 
 
 def _lines(name: str) -> Iterator[str]:
-    """The lines of a text file."""
     with opened(name) as file:
         for line in file:
-            yield line.decode().strip()
+            yield line.decode().rstrip("\n")
 
 
 def _sightings(wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
@@ -111,26 +110,32 @@ def _new_place(sighted: tuple[str, Sighting]) -> list[tuple[str, int]]:
 
 
 def _count_file(
-    counter: PacketCounter, wire: WireFormat, place: str, given: tuple[str, Iterable[int]]
-) -> Iterator[PartialCounts]:
-    """The counts of the packets at these places of a file, whose ids are written; the rest is malformed or repeated."""
+    counter: PacketCounter, wire: WireFormat, place_of_reports: str, given: tuple[str, Iterable[int]]
+) -> PartialCounts:
+    """The counts of the packets at these places of a file, whose ids are written; the rest is malformed or repeated.
+
+    Who counts the file again writes the same ids to the same file.
+    """
     name, kept = given
+    total, reports = counter.nothing, []
     places = iter(np.sort(np.fromiter(kept, np.int64))[1:])  # without the mark of `CountFiles`
     following = next(places, None)
-    new = f"{place}.new-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
     try:
-        with FileSystems.create(new, compression_type=CompressionTypes.UNCOMPRESSED) as reports:
-            for number, packet in enumerate(read_packets(name, wire.longest, opened)):
-                counts = counter.of(packet)
-                if number == following:
-                    following = next(places, None)
-                    if counts.n_users:
-                        reports.write(f"{wire.packet_id(packet).hex()}\n".encode())
-                elif counts.n_users:
-                    counts = replace(counter.nothing, repeated=1)
-                yield counts
+        for place, packet in enumerate(read_packets(name, wire.longest, opened)):
+            counts = counter.of(packet)
+            if place == following:
+                following = next(places, None)
+                if counts.n_users:
+                    reports.append(wire.packet_id(packet).hex())
+            elif counts.n_users:
+                counts = replace(counter.nothing, repeated=1)
+            total += counts
     except (PrivkdeError, OSError) as error:
-        yield counter.complaining(0, error)
+        return counter.complaining(0, error)
+    target = f"{place_of_reports}.new-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
+        file.write("".join(f"{report}\n" for report in reports).encode())
+    return total
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]

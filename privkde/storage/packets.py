@@ -43,7 +43,8 @@ def suffix_of(name: str) -> str:
 def require_answers(folder: Path, blocks: Mapping[str, int], longest: int) -> None:
     """Refuse a folder with packets that are not of these blocks: their users might answer again in another block.
 
-    `blocks` gives each block's file and users, `longest` the bytes of a packet. What a killed process was writing is deleted: nobody has answered there.
+    `blocks` gives each block's file and users, `longest` the bytes of a packet. What a killed process was writing is
+    deleted: nobody has answered there.
     """
     for path in folder.glob(f"{TEMPORARY}*"):
         path.unlink(missing_ok=True)

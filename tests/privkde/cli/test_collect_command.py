@@ -4,6 +4,7 @@ Collections by Beam, and from vectors, are in tests/privkde/engines/test_beam.py
 """
 
 import json
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 from accounting import plan_budget
 from privkde.cli import main
+from privkde.cli.interruption import ENDED_BY_SIGNAL
 from privkde.draws.randomness import private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import DensityModel
@@ -71,7 +73,7 @@ def test_a_run_that_ends_before_it_writes_is_run_again(shop: Path, monkeypatch: 
 
     with monkeypatch.context() as patch:
         patch.setattr(Analyzer, "save", interrupted)
-        assert main(collect(shop, "monday")) == 130
+        assert main(collect(shop, "monday")) == ENDED_BY_SIGNAL + signal.SIGINT
     assert not (shop / "counts.npz").exists()
     assert main(collect(shop, "monday")) == 0
     assert counted(shop)[2] == 25

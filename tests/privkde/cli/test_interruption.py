@@ -95,6 +95,10 @@ def test_an_interrupted_collection_is_continued(
     assert DensityModel.load(tmp_path / "model.npz").n_users == (USERS,)
 
 
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_what_cannot_be_continued_is_refused(
     shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -119,6 +123,17 @@ def test_what_cannot_be_continued_is_refused(
     assert "is not a block of these users" in refuse(capsys, *collecting(shop, tmp_path))
     (tmp_path / "sent" / "notes").touch()
     assert "'notes', which does not belong there" in refuse(capsys, *collecting(shop, tmp_path))
+
+
+def test_draws_that_are_continued_stay_marked(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeded packets that are continued with secret ones do not make a private model."""
+    monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK)
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "count", interrupt)
+        assert main(collecting(shop, tmp_path, "--insecure-seed", "5")) == 130
+    next((tmp_path / "sent" / "0").glob("part-*")).unlink()
+    assert main(collecting(shop, tmp_path)) == 0
+    assert not DensityModel.load(tmp_path / "model.npz").private
 
 
 # The signals alone --------------------------------------------------------------------------------------------------

@@ -183,14 +183,17 @@ def leaked(seen: list[bytes], announcement: Announcement) -> int:
 class Spread(beam.PTransform):  # type: ignore[misc]
     """A saboteur: packets are spread over the workers and grouped before they are counted."""
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, place: str) -> None:
         super().__init__()
         self.announcement = announcement
+        self.place = place
 
-    def expand(self, given: tuple[Any, Any]) -> tuple[Any, Any]:
+    def expand(self, names: Any) -> Any:
         wire = self.announcement.wire_format()
-        packets = given[0] | beam.FlatMap(read_packets) | "Spread packets" >> beam.Reshuffle()
-        return packets | CountPackets(self.announcement), packets | beam.Map(lambda one: wire.packet_id(one).hex())
+        packets = names | beam.FlatMap(read_packets) | "Spread packets" >> beam.Reshuffle()
+        reports = packets | beam.Map(lambda one: wire.packet_id(one).hex())
+        reports | beam.io.WriteToText(f"{self.place}.new-")
+        return packets | CountPackets(self.announcement)
 
 
 @pytest.mark.parametrize("change", [None, Spread])

@@ -152,7 +152,7 @@ def _ask_everything(place: Path) -> None:
         ("privkde_charges", "release", '{"name": ' + "9" * 5_000 + "}"),
         ("privkde_charges", "cohort", "secret\x1b[31m"),
         ("privkde_budgets", "epsilon", "secret"),
-        ("privkde_uses", "number", "secret"),
+        ("privkde_uses", "number", "one"),
     ],
 )
 def test_a_cell_of_another_kind_is_refused_in_one_line(tmp_path: Path, table: str, column: str, value: object) -> None:

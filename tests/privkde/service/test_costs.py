@@ -13,7 +13,7 @@ from privkde.service.costs import USUAL, is_usual
 from privkde.service.planning_routes import SMALL
 
 EXTREME = [
-    {"delta": 1e-310},
+    {"delta": 1e-299},
     {"delta": 1e-16},
     {"epsilon": 1e-8},
     {"epsilon": 60.0},

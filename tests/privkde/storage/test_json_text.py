@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounting import InvalidInputError
-from privkde.storage.json_text import DEEPEST, MOST_BYTES, MOST_DIGITS, MalformedJsonError, parsed_json, read_json
+from privkde.storage.json_text import DEEPEST, LARGEST_FILE, MOST_DIGITS, MalformedJsonError, parsed_json, read_json
 
 TEXTS = st.text(st.characters(codec="utf-8"))
 NUMBERS = st.integers(-(2**100), 2**100) | st.floats(allow_nan=False, allow_infinity=False)
@@ -68,6 +68,6 @@ def test_a_file_is_named_with_the_remedy_and_its_text_is_not_shown(tmp_path: Pat
 def test_a_file_is_not_read_beyond_the_limit(tmp_path: Path) -> None:
     place = tmp_path / "long.json"
     with place.open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
-    with pytest.raises(MalformedJsonError, match="more than 16,777,216 bytes"):
+        file.truncate(LARGEST_FILE + 1)
+    with pytest.raises(MalformedJsonError, match="more than 1,048,576 bytes"):
         read_json(place, "write it again.")
