@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from privkde.cli import main
+from privkde.cli.interruption import SIGNALS
 from privkde.engines.users import Clients
 from privkde.storage import user_blocks
 from privkde.storage.packets import read_packets
@@ -58,6 +59,8 @@ def dask_setup(_: Any) -> None:
 
 
 if __name__ == "__main__":
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_DFL)  # tests that run in the background ignore some
     user_blocks.MOST_ROWS = ROWS_PER_BLOCK
     Clients._block = holding(Clients._block, Path(sys.argv[1]), after=2)  # type: ignore[method-assign]
     sys.exit(main(sys.argv[2:]))

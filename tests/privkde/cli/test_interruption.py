@@ -64,11 +64,13 @@ def test_an_interrupted_collection_is_continued(
         stderr=subprocess.PIPE,
         text=True,
     )
-    with child:
+    try:
         wait_for_held(held, lambda: child.poll() is not None)
         before = packets(tmp_path)
         child.send_signal(number)
         _, shown = child.communicate(timeout=60)
+    finally:
+        child.kill()
     assert 0 < len(before) < BLOCKS
     assert (child.returncode, shown) == (128 + number, f"privkde: interrupted by {number.name}\n")
     assert list(temporary.iterdir()) == []
@@ -204,10 +206,10 @@ def test_cleaning_up_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPat
 
     def end() -> None:
         try:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
         finally:
-            given_up.wait()
+            given_up.wait(60)
 
     with pytest.raises(Interrupted), interruptible():
         end()
-    assert ended == [signal.SIGINT]
+    assert ended == [signal.SIGTERM]

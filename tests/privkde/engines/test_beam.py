@@ -341,12 +341,14 @@ def test_no_vectors_are_left_by_a_run_that_is_ended(number: signal.Signals, name
         stderr=subprocess.PIPE,
         text=True,
     )
-    with child:
+    try:
         wait_for_held(held, lambda: child.poll() is not None)
         row = ROWS[17].tobytes()
         assert bool(holders(temporary, row)) == named
         child.send_signal(number)
         _, shown = child.communicate(timeout=60)
+    finally:
+        child.kill()
     if number == signal.SIGTERM:
         assert (child.returncode, shown) == (128 + number, "privkde: interrupted by SIGTERM\n")
         assert list(temporary.iterdir()) == []
