@@ -142,7 +142,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         options: dict[str, Any] = {"dtype": [np.float32, np.float64], "ensure_all_finite": False, "reset": reset}
         try:
             return validate_data(self, x, y=y, **options, **({"ensure_min_samples": 2} if reset else {}))
-        except (TypeError, ValueError) as error:
+        except TypeError as error:  # scikit-learn asks for this kind
+            raise TypeError(without_values(str(error))) from None
+        except ValueError as error:
             raise InvalidInputError(without_values(str(error))) from None
 
     def __sklearn_tags__(self) -> Any:
