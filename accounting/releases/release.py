@@ -8,11 +8,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from accounting.composed_contracts import classifier_contract
 from accounting.errors import (
     InvalidInputError,
     PrivkdeError,
@@ -20,7 +19,7 @@ from accounting.errors import (
     require_integer,
     require_real,
 )
-from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.mechanisms import LabelResponse
 from accounting.plan import Plan
 from accounting.releases.cut_curve import CutCurve
@@ -112,24 +111,19 @@ class Release:
         )
 
     @staticmethod
-    def of_classes(
-        name: str, plans: Sequence[Plan], label: LabelResponse, *, view: View = View.COMMUNICATION
-    ) -> Release:
-        """A collection with separate labels whose classes got these plans, once labels were reported.
+    def of_separate_labels(name: str, features: Guarantee, label: LabelResponse, *, releases: int = 1) -> Release:
+        """A collection with separate labels, known before anybody reports one; `features` is each class's promise.
 
-        Costs what `of_plan` charges for the forecast, at the weakest (ε, δ) among the classes.
+        Costs what `of_plan` charges for the forecast. Source: docs/proofs/composition.md, Proposition 5.
         """
-        if not plans:
-            raise InvalidInputError(f"release {name!r} has no classes; give the plan of each class.")
-        for plan in plans:
-            plan.verify()
-        releases = plans[0].request.releases
-        contract = classifier_contract([plan.contract for plan in plans], label, releases)
-        (whole,) = [g for g in contract.guarantees if g.view is view and g.adjacency is Adjacency.RECORD]
-        epsilon = max(float(plan.request.epsilon) for plan in plans)
-        delta = max(plan.protocol().promised_delta(float(plan.request.delta)) for plan in plans)
+        reported = Guarantee(
+            epsilon=releases * label.label_epsilon, delta=0.0, adjacency=Adjacency.RECORD, view=features.view
+        )
         return Release(
-            name=name, guarantee=whole, parts=_labeled_parts(epsilon, delta, label, releases), collections=releases
+            name=name,
+            guarantee=compose_basic([features.restated(adjacency=Adjacency.RECORD), reported]),
+            parts=_labeled_parts(features.epsilon, features.delta, label, releases),
+            collections=releases,
         )
 
     @staticmethod

@@ -124,15 +124,15 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
             analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", users), register=register)
         if collection is not None and account is not None:
             account.require_private(analyzer.secret)
-            account.charge(collection)  # before anything is written
-        if parsed.counts is not None:
-            analyzer.save(parsed.counts)
-            Console().print(counts_table(analyzer, parsed.counts))
+            account.charge(collection)
         if collection is not None:
             collection.count(0, analyzer)
             model = collection.publish(private=True, budget=account)  # as the packets say; there are no other draws
             model.save(parsed.output)
             Console().print(model_table(model, {}, parsed.output))
+        if parsed.counts is not None:  # after they were paid for
+            analyzer.save(parsed.counts)
+            Console().print(counts_table(analyzer, parsed.counts))
 
 
 def _collection(announcement: Announcement) -> Collection:

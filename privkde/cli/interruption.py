@@ -13,7 +13,9 @@ from contextlib import contextmanager
 
 ENDED_BY_SIGNAL = 128
 """Exit code of a command that a signal ended, less the number of the signal."""
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_NAMES = ("INT", "TERM", "HUP", "QUIT", "XCPU", "XFSZ", "ALRM", "VTALRM", "PROF", "USR1", "USR2")
+SIGNALS = tuple(getattr(signal, f"SIG{name}") for name in _NAMES if hasattr(signal, f"SIG{name}"))
+"""Those that would end a process at once, unless it is broken or killed."""
 SECONDS_TO_END = 10.0
 """Cleaning up may take this long: Beam can wait for ever for workers that wait for it."""
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)

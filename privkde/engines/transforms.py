@@ -74,7 +74,7 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
     def expand(self, names: Any) -> Any:
         """Packets are counted where they are read; then the total is checked."""
         wire, counter = self._announcement.wire_format(), PacketCounter(self._announcement)
-        seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, wire))
+        seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, counter, wire))
         known = names.pipeline | "Earlier" >> beam.Create([f"{self._place}.known"]) | beam.FlatMap(_lines)
         before = known | "Known" >> beam.Map(lambda report: (report, KNOWN))
         first = (seen, before) | "All sightings" >> beam.Flatten() | "First" >> beam.CombinePerKey(_first)
@@ -91,11 +91,11 @@ def _lines(name: str) -> Iterator[str]:
             yield line.decode().rstrip("\n")
 
 
-def _sightings(wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
-    """The id of each packet of a file, and where it is; what cannot be read is left to `_count_file`."""
+def _sightings(counter: PacketCounter, wire: WireFormat, name: str) -> Iterator[tuple[str, Sighting]]:
+    """The id of each packet of a file that can be counted, and where it is; the rest is left to `_count_file`."""
     with suppress(PrivkdeError, OSError):
         for place, packet in enumerate(read_packets(name, wire.longest, opened)):
-            with suppress(MalformedPacketError):
+            if counter.of(packet).n_users:
                 yield wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), (name, place), 1)
 
 

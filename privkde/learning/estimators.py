@@ -149,6 +149,9 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
                 self._refuse_or_warn()
                 self.reported_counts_ = _rounded_sizes(self.model_)
             else:
+                if budget is not None:
+                    budget.require_private(randomness.secret)
+                    budget.charge(collection)  # reports of labels are paid for, whatever becomes of them
                 reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
                 collection.enroll_labels(reported)
                 groups = [np.flatnonzero(reported == number) for number in range(len(known))]

@@ -36,7 +36,9 @@ class Account:
             require_key(self.key)
 
     def charge(self, collection: Collection) -> Charge:
-        """Charge a collection whose plan is fixed, unless that was done before.
+        """Charge a collection, unless that was done before: with separate labels before anybody reports one.
+
+        Without them its plan must be fixed.
 
         Raises `BudgetExceededError` if it costs more than is left; nothing may then be collected.
         """
@@ -74,26 +76,26 @@ class Account:
 
 def default_key(collection: Collection) -> str:
     """One for each collection; a plan for several releases is charged once for all of them."""
-    (first, *others) = plans(collection)
-    if first.request.releases > 1 and not others:
-        return f"plan {first.sha256()}"
+    if not collection.terms.separate and _plan(collection).request.releases > 1:
+        return f"plan {_plan(collection).sha256()}"
     return f"collection {collection.identity()}"
 
 
-def plans(collection: Collection) -> list[Plan]:
-    """The plans that a collection announced: one, or one for each class."""
-    return [analyzer.announcement.plan for analyzer in collection.analyzers]
+def _plan(collection: Collection) -> Plan:
+    """The one plan of a collection without separate labels."""
+    return collection.analyzers[0].announcement.plan
 
 
 def _digest(collection: Collection) -> str | None:
     """The plan's hash; None where every class has its own."""
-    return None if collection.terms.separate else plans(collection)[0].sha256()
+    return None if collection.terms.separate else _plan(collection).sha256()
 
 
 def _release(collection: Collection, name: str, view: View) -> Release:
-    if collection.terms.separate:
-        return Release.of_classes(name, plans(collection), collection.terms.label_response(), view=view)
-    return Release.of_plan(name, plans(collection)[0], view=view)
+    terms = collection.terms
+    if not terms.separate:
+        return Release.of_plan(name, _plan(collection), view=view)
+    return Release.of_separate_labels(name, terms.features_guarantee(view), terms.label_response())
 
 
 def _outcome(collection: Collection) -> str:

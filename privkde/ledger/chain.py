@@ -79,7 +79,11 @@ class Chain:
         links = self._linked(table, complete, position, head.digest)
         connection.execute(sa.insert(table).values(complete | links))
         connection.execute(sa.update(self.head).values(self._head_row(position, links["digest"])))
-        return Head(rows=position, digest=links["digest"])
+        new = Head(rows=position, digest=links["digest"])
+        stored = connection.execute(sa.select(table).where(table.c.position == position)).one_or_none()
+        if self._signed_head(connection) != new or stored is None or stored._asdict() != complete | links:
+            raise self.altered("a row was not kept as it was written; the database acts by itself (a trigger)")
+        return new
 
     def check(self, connection: sa.Connection, since: Head) -> Head:
         """The head, if the ledger still continues from `since`: as many rows as there must be, the new ones in order.

@@ -276,6 +276,8 @@ class Store:
             version = _stored_version(connection)
             if version is None or version >= VERSION:  # another process may have been faster
                 return
+            if sa.inspect(connection).has_table(_head.name):  # only this format has one
+                raise self._chain.altered(f"it says that its format is {version}, and its rows are of format {VERSION}")
             _tables.create_all(connection, tables=[_uses, _head])
             quote = connection.dialect.identifier_preparer.quote
             for table in _CHAINED:

@@ -77,7 +77,7 @@ class PacketCounter:
         if counted is None:
             return replace(self.nothing, rejected=1)
         if register is not None and not register.add(counted.packet_id):
-            return replace(self.nothing, repeated=1)
+            return replace(self.nothing, repeated=1, secret=counted.secret)
         return PartialCounts(tally=counted.tally, n_users=1, secret=counted.secret)
 
     def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
@@ -120,6 +120,7 @@ def released(announcement: Announcement, counts: PartialCounts, register: Report
     analyzer = Analyzer(announcement)
     for one in kept.releases():
         analyzer.add(Tally(one.ones, one.zeros), one.n_users, secret=one.secret, releases=[one.release_id])
+    analyzer.secret = analyzer.secret and counts.secret  # also by marks of packets that were counted before
     analyzer.rejected, analyzer.repeated = counts.rejected, counts.repeated
     return analyzer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -182,6 +183,7 @@ class Shuffler:
         self._register = register_of(announcement, register)
         self._admit = admit
         self._held: list[bytes] = []
+        self._lock = threading.Lock()
         self.rejected = 0
         self.repeated = 0
 
@@ -191,15 +193,16 @@ class Shuffler:
         The token is not kept.
         """
         counted = self._admission.counts(packet)
-        if counted is not None and counted.packet_id in self._register:
-            self.repeated += 1
-            return False
-        if counted is None or (self._admit is not None and not self._admit(token)):
-            self.rejected += 1
-            return False
-        self._register.add(counted.packet_id)
-        self._held.append(packet)
-        return True
+        with self._lock:  # threads may share a shuffler
+            if counted is not None and counted.packet_id in self._register:
+                self.repeated += 1
+                return False
+            if counted is None or (self._admit is not None and not self._admit(token)):
+                self.rejected += 1
+                return False
+            self._register.add(counted.packet_id)
+            self._held.append(packet)
+            return True
 
     def release(self) -> bytes:
         """One packet with everybody's messages, shuffled; the shuffler then keeps the reports' ids, and their counts.

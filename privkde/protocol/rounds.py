@@ -10,6 +10,7 @@ Going back, skipping a round or adding to what is closed raises `WrongRoundError
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Contract, InfeasibleError, InvalidInputError, Plan, PrivkdeError
+from accounting import Adjacency, Contract, Guarantee, InfeasibleError, InvalidInputError, Plan, PrivkdeError, View
 from accounting.choosing import Progress
 from accounting.errors import require_choice, require_integer
-from accounting.mechanisms import LabelResponse
+from accounting.mechanisms import BITSUMS, LabelResponse
 from accounting.planning import plan
 from accounting.request import ALL_THERE, MOST_USERS, PlanRequest, read_request
 from privkde.draws.randomness import new_public_seed, public_stream
@@ -111,6 +112,12 @@ class Terms:
         if self.label_epsilon is None:
             raise InvalidInputError("label_epsilon=None with labels; give the ε of the labels' randomized response.")
         return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
+
+    def features_guarantee(self, view: View) -> Guarantee:
+        """What every group promises for features, whatever its size."""
+        request = self.plan_request(MOST_USERS)
+        delta = BITSUMS[request.bitsum].promised_delta(float(request.delta))
+        return Guarantee(epsilon=float(request.epsilon), delta=delta, adjacency=Adjacency.FEATURES, view=view)
 
     def announcement(self, chosen: Plan, group: str) -> Announcement:
         """The announcement of a plan to a group; refused here, and not by every client, if its maps shift too far."""
@@ -225,9 +232,12 @@ class Collection:
         mine.merge(analyzer)
 
     def identity(self) -> str:
-        """Names the collection, once its plan is fixed: 16 hexadecimal digits; without groups, those in its packets."""
-        names = [analyzer.announcement.collection() for analyzer in self.analyzers]
-        return names[0].hex() if len(names) == 1 else hashlib.sha256(b"".join(names)).hexdigest()[:16]
+        """Names the collection: 16 hexadecimal digits; without groups those in its packets, once its plan is fixed."""
+        if not self.terms.separate:
+            return self.analyzers[0].announcement.collection().hex()
+        public = [dict(self.terms.request), list(map(str, self.terms.labels)), self.terms.label_epsilon]
+        text = json.dumps([*public, self.terms.public_seed], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def publish(self, *, private: bool, budget: Account | None = None) -> DensityModel:
         """Close the collection and publish the sums; refused (and still open) if too few users took part.

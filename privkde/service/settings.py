@@ -90,10 +90,11 @@ def _refuse_weak(token: str | None) -> None:
     """A token that can be guessed protects nothing; the error does not repeat it."""
     if token is None:
         return
-    strong = len(token) >= SHORTEST_TOKEN and len(set(token)) >= FEWEST_CHARACTERS
+    repeats = any(token[by:] == token[:-by] for by in range(1, len(token) // 2 + 1))
+    strong = len(token) >= SHORTEST_TOKEN and len(set(token)) >= FEWEST_CHARACTERS and not repeats
     if not strong or re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token) is None:
         raise InvalidInputError(
             f"the token has {len(token)} characters, {len(set(token))} of them different; it needs at least"
-            f" {SHORTEST_TOKEN}, {FEWEST_CHARACTERS} of them different, all of them letters, digits or ._~+/=-:"
-            " take the output of `openssl rand -hex 32`."
+            f" {SHORTEST_TOKEN}, {FEWEST_CHARACTERS} of them different, without repetition, all letters, digits or"
+            " ._~+/=-: take the output of `openssl rand -hex 32`."
         )

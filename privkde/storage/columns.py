@@ -28,6 +28,8 @@ FORMATS = (PARQUET, AVRO)
 _AVRO_ROWS = "privkde.rows"
 """How many rows an Avro file was written with: the format has no end mark."""
 
+PLAIN_ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
+"""Encodings of Parquet in which values do not share bytes, but for a dictionary's."""
 PACKED_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22}
 """Compressions of packets in Parquet that are read, and how many bytes one byte can become at most. Avro: none."""
 LARGEST_DICTIONARY = 32 << 20
@@ -80,6 +82,12 @@ def _refuse_bombs(metadata: Any, name: str, column: str) -> None:
             f"column {column!r} of {name!r} is compressed by {metadata.compression}, which has no small ratio; write it"
             " without compression: packets are random bytes."
         )
+    strange = sorted(set(metadata.encodings) - PLAIN_ENCODINGS)
+    if strange:
+        raise InvalidInputError(
+            f"column {column!r} of {name!r} is encoded by {strange[0]}, in which few bytes can become many; write it"
+            " in plain."
+        )
     if metadata.has_dictionary_page:
         packed = metadata.data_page_offset - metadata.dictionary_page_offset
         if not 0 <= packed * PACKED_RATIOS[metadata.compression] <= LARGEST_DICTIONARY:
@@ -93,9 +101,9 @@ def _avro_values(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
     import fastavro
 
     blocks: Any = fastavro.block_reader(cast("IO[bytes]", _BlockReader(file, name)))
-    fields = {field["name"]: field["type"] for field in blocks.writer_schema.get("fields", [])}
-    _require_member(name, column, list(fields))
-    if fields not in ({column: "bytes"}, {column: {"type": "bytes"}}) or blocks.codec != "null":
+    fields = [(field["name"], field["type"]) for field in blocks.writer_schema.get("fields", [])]
+    _require_member(name, column, [field for field, _ in fields])
+    if fields not in ([(column, "bytes")], [(column, {"type": "bytes"})]) or blocks.codec != "null":
         raise InvalidInputError(
             f"{name!r} holds other things than bytes in one column {column!r}, or is compressed; write it again."
         )

@@ -139,6 +139,8 @@ class ReportRegister:
             rows = self._database.execute(
                 "SELECT id, users, secret, ones, zeros FROM releases ORDER BY number"
             ).fetchall()
+        if any(not isinstance(cell, bytes) or len(cell) % 8 for row in rows for cell in row[3:]):
+            raise DamagedFileError(f"{self._shown} holds counts that are none; restore a copy of it.")
         return [
             CountedRelease(
                 release_id=bytes(release_id),

@@ -50,7 +50,11 @@ def packets(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "sent" / "0").glob("part-*")}
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.slow) for number in SIGNALS if number != signal.SIGTERM)],
+    ids=lambda number: number.name,
+)
 def test_an_interrupted_collection_is_continued(
     number: signal.Signals, shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting import InvalidInputError, Plan, View
+from accounting import Adjacency, Guarantee, InvalidInputError, Plan, View
 from accounting.releases.release import Release
 from privkde import Collection, PrivateKDE, PrivateKDEClassifier, Terms
 from privkde.bitsum.execution import Tally
@@ -24,7 +24,6 @@ from privkde.ledger import (
 from privkde.protocol.parties import Analyzer
 from privkde.protocol.rounds import Round
 from tests.plans import plan_for
-from tests.privkde.ledger.charging import release
 
 USERS, DIM = 400, 3
 REQUEST: dict[str, Any] = {"dim": DIM, "repetitions": 2, "epsilon": 1.0, "delta": 1e-7, "bitsum": "rr"}
@@ -197,13 +196,31 @@ def test_an_account_is_of_a_budget_that_exists(ledger: Ledger) -> None:
         ledger.account("a", cohort="")
 
 
-def test_a_release_of_classes_is_that_of_the_weakest(ledger: Ledger) -> None:
-    label = planned(classes=2, label_epsilon=1.0, labels="separate").request.label_response()
+def test_separate_labels_cost_what_the_forecast_does() -> None:
+    forecast = planned(classes=2, label_epsilon=1.0, labels="separate")
+    label = forecast.request.label_response()
     assert label is not None
-    weak, strong = planned(epsilon=1.0), planned(epsilon=0.5)
-    both = Release.of_classes("classes", [strong, weak], label)
-    assert both == Release.of_classes("classes", [weak], label)
-    assert both.guarantee.epsilon == 2.0
-    with pytest.raises(InvalidInputError, match="no classes"):
-        Release.of_classes("classes", [], label)
-    assert release(1.0).guarantee.adjacency == both.guarantee.adjacency
+    promise = Guarantee(epsilon=1.0, delta=1e-7, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION)
+    charged = Release.of_separate_labels("classes", promise, label)
+    known = Release.of_plan("classes", forecast)
+    assert (charged.guarantee, charged.parts) == (known.guarantee, known.parts)
+
+
+def test_labels_are_paid_for_before_anybody_reports_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regression: how many users reported a class was told for nothing, and anew at each try."""
+    labels = np.arange(len(ROWS)) % 2
+    drawn: list[int] = []
+
+    def spied(numbers: Any, *_: Any, **__: Any) -> Any:
+        drawn.append(len(ledger.history("a")))
+        return numbers
+
+    monkeypatch.setattr("privkde.learning.estimators.randomize_labels", spied)
+    classifier = PrivateKDEClassifier(**SHARED, classes=[0, 1], label_epsilon=0.5, min_users=len(ROWS) - 1)
+    ledger.create("little", epsilon=0.1, delta=1e-5)
+    with pytest.raises(BudgetExceededError):
+        classifier.fit(ROWS, labels, budget=ledger.account("little"))
+    assert drawn == []
+    with pytest.raises(InvalidInputError):
+        classifier.fit(ROWS, labels, budget=ledger.account("a"))
+    assert drawn == [1]

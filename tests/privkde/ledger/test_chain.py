@@ -342,3 +342,26 @@ def test_a_head_is_read_strictly(document: object) -> None:
 def test_a_head_is_read_as_it_was_written() -> None:
     head = Head(rows=3, digest="a" * 64)
     assert Head.from_json(json.loads(json.dumps(head.to_json()))) == head
+
+
+def test_a_trigger_that_undoes_charges_is_found_when_one_is_made(tmp_path: Path) -> None:
+    """A regression: charges were acknowledged, deleted by the database itself, and nothing was spent."""
+    where = str(tmp_path / "ledger")
+    fill(where, KEY)
+    tamper(
+        where,
+        "CREATE TABLE saved AS SELECT * FROM privkde_head",
+        "CREATE TRIGGER undo AFTER UPDATE ON privkde_head BEGIN"
+        " DELETE FROM privkde_charges WHERE position > (SELECT rows FROM saved);"
+        " DELETE FROM privkde_head; INSERT INTO privkde_head SELECT * FROM saved; END",
+    )
+    with Ledger.open(where, key=KEY) as ledger, pytest.raises(LedgerAlteredError, match="trigger"):
+        ledger.charge("a", release(0.1), key="new")
+
+
+def test_a_format_that_is_set_back_does_not_chain_altered_rows(where: str) -> None:
+    """A regression: rows were deleted, the version lowered, and what was left was chained anew."""
+    fill(where)
+    tamper(where, "DELETE FROM privkde_uses", "UPDATE privkde_ledger SET version = version - 1")
+    with pytest.raises(LedgerAlteredError, match="says that its format is 2"):
+        Ledger.open(where)

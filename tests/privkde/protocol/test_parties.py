@@ -2,8 +2,11 @@
 
 import dataclasses
 import itertools
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -975,3 +978,26 @@ def test_counts_with_foreign_members_are_refused(tmp_path: Path) -> None:
     write_container(path, document, {**arrays, "twos": arrays["ones"]})
     with pytest.raises(DamagedFileError, match="not a privkde file"):
         Analyzer.load(path)
+
+
+def test_threads_that_share_a_shuffler_count_each_report_once() -> None:
+    """A regression: a report that arrived twice while its token was looked at was taken twice."""
+    public = announced(small_laws(2)["rr"])
+    wire = public.wire_format()
+    packet = wire.encode(report(Messages(1, np.arange(wire.n_instances), np.ones(wire.n_instances, np.uint8))))
+    start = threading.Barrier(4)
+
+    def slowly(_: bytes | None) -> bool:
+        time.sleep(0.01)
+        return True
+
+    shuffler = Shuffler(public, stream=stream(), admit=slowly)
+
+    def send() -> bool:
+        start.wait()
+        return shuffler.receive(packet)
+
+    with ThreadPoolExecutor(4) as threads:
+        taken = [future.result() for future in [threads.submit(send) for _ in range(4)]]
+    assert sorted(taken) == [False, False, False, True]
+    assert shuffler.repeated == 3

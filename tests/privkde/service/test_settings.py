@@ -10,7 +10,9 @@ from accounting import InvalidInputError
 from privkde.service import Settings
 
 
-@pytest.mark.parametrize("token", ["", "secret", "our-secret", "a" * 64, "12" * 20, "password" * 4, "with blanks " * 4])
+@pytest.mark.parametrize(
+    "token", ["", "secret", "our-secret", "a" * 64, "12" * 20, "password" * 4, "with blanks " * 4, "1234567890" * 3]
+)
 def test_weak_tokens_are_refused_and_not_shown(token: str) -> None:
     with pytest.raises(InvalidInputError, match="at least 24, 8 of them different") as refused:
         Settings(token=token)

@@ -1,5 +1,6 @@
 """Columns of Parquet and Avro files: what was written comes back; what holds no packets or no matrix is refused."""
 
+import json
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -272,3 +273,24 @@ def test_bombs_of_avro_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [len(value) for value in read_packets(str(target), LONGEST)] == [LONGEST + 1]
     monkeypatch.setattr(columns, "LARGEST_BLOCK", 10**6)
     assert arrow_peak(work) < MEGABYTE
+
+
+def test_a_field_of_avro_cannot_hide_behind_another_of_its_name(tmp_path: Path) -> None:
+    """A regression: 222 bytes with an array of nulls before the packet became 3 GB."""
+    fields = [{"name": "packet", "type": {"type": "array", "items": "null"}}, {"name": "packet", "type": "bytes"}]
+    head = {"avro.schema": json.dumps({"type": "record", "name": "r", "fields": fields}), "avro.codec": "null"}
+    target = tmp_path / "hidden.avro"
+    with target.open("wb") as file:
+        fastavro.schemaless_writer(file, {"type": "map", "values": "bytes"}, {k: v.encode() for k, v in head.items()})
+    target.write_bytes(b"Obj\x01" + target.read_bytes() + bytes(16))
+    with pytest.raises(InvalidInputError):
+        list(read_packets(str(target), LONGEST))
+
+
+def test_encodings_in_which_values_share_bytes_are_refused(tmp_path: Path) -> None:
+    """A regression: 1 MB of packets that begin alike became 1.1 GB."""
+    target = tmp_path / "shared.parquet"
+    table = pa.table({"packet": [b"\0" * 1000] * 16})
+    pq.write_table(table, target, use_dictionary=False, column_encoding={"packet": "DELTA_BYTE_ARRAY"})
+    with pytest.raises(InvalidInputError, match="encoded by DELTA_BYTE_ARRAY"):
+        list(read_packets(str(target), LONGEST))
