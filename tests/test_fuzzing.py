@@ -35,7 +35,7 @@ INPUTS = {
     "packets in .packets": 600,
 }
 FILE_FORMATS = {"packets in .parquet": 0, "packets in .avro": 150, "vectors in .parquet": 150}
-"""These need the extra `beam`. Hostile packets in Parquet can end the process (docs/known-gaps.md): honest ones only."""
+"""These need the extra `beam`. Hostile packets in Parquet may end a process (docs/known-gaps.md): only honest ones."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def test_a_hostile_document_is_read_or_refused_in_one_line(known: dict[str, Targ
     tally = attack(target, range(inputs))
     assert tally.findings == []
     assert tally.inputs == inputs
-    assert tally.refused > inputs // 10
+    assert tally.refused >= inputs // 10
 
 
 def hostile(accept: Callable[[bytes], None]) -> Target:
