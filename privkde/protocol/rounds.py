@@ -114,9 +114,10 @@ class Terms:
         return LabelResponse(n_classes=len(self.labels), label_epsilon=float(self.label_epsilon))
 
     def features_guarantee(self, view: View) -> Guarantee:
-        """What every group promises for features, whatever its size."""
+        """What every group promises for features, whatever its size; with `auto`, some may promise a smaller δ."""
         request = self.plan_request(MOST_USERS)
-        delta = BITSUMS[request.bitsum].promised_delta(float(request.delta))
+        law, delta = BITSUMS.get(request.bitsum), float(request.delta)
+        delta = delta if law is None else law.promised_delta(delta)
         return Guarantee(epsilon=float(request.epsilon), delta=delta, adjacency=Adjacency.FEATURES, view=view)
 
     def announcement(self, chosen: Plan, group: str) -> Announcement:

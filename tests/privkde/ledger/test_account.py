@@ -206,6 +206,12 @@ def test_separate_labels_cost_what_the_forecast_does() -> None:
     assert (charged.guarantee, charged.parts) == (known.guarantee, known.parts)
 
 
+@pytest.mark.parametrize(("bitsum", "delta"), [("rr", 1e-7), ("auto", 1e-7), ("pure", 0.0)])
+def test_features_promise_what_is_known_before_classes_are_planned(bitsum: str, delta: float) -> None:
+    terms = Terms(request={**REQUEST, "bitsum": bitsum}, labels=(0, 1), label_epsilon=1.0)
+    assert terms.features_guarantee(View.MODEL).delta == delta
+
+
 def test_labels_are_paid_for_before_anybody_reports_one(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """A regression: how many users reported a class was told for nothing, and anew at each try."""
     labels = np.arange(len(ROWS)) % 2
