@@ -64,7 +64,7 @@ bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers
 
 study: $(VENV)/.installed-all ## Run the long studies (tests marked slow), and a million hostile documents
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
-	$(BIN)/python -m benchmarks.fuzz --inputs 1000000 --without parquet # which can end the process
+	$(BIN)/python -m benchmarks.fuzz --inputs 1000000
 
 docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
 	$(BIN)/mkdocs build --strict

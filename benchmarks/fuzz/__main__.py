@@ -49,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--inputs", type=whole, default=100_000, metavar="N", help="of all kinds (default: 100000)")
     parser.add_argument("--first", type=whole, default=0, metavar="N", help="number of the first input (default: 0)")
     parser.add_argument("--only", metavar="DOCUMENT", help="this kind of document only")
-    parser.add_argument("--without", metavar="WORD", help="no kinds of documents whose names hold this word")
     parsed = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder, tracked(sys.stderr.isatty()) as tracker:
         listed = targets(Path(folder))
@@ -57,8 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             listed = [target for target in listed if target.name == parsed.only]
             if not listed:
                 parser.error(f"there is no kind {parsed.only!r}")
-        if parsed.without is not None:
-            listed = [target for target in listed if parsed.without not in target.name]
         tallies = {
             target.name: attack(
                 target, range(parsed.first, parsed.first + count), tracker.bar(f"{target.name:<22}", count)

@@ -40,7 +40,7 @@ from privkde.protocol.parties import Analyzer, Randomizer
 from privkde.service.jobs import release_of
 from privkde.service.planning_routes import SEVERAL, SMALL, TARGET
 from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest, ComposeRequest, ProfileRequest, UseRequest
-from privkde.storage.columns import FORMATS
+from privkde.storage.columns import AVRO, PARQUET
 from privkde.storage.container import DIGEST_BYTES, sealed
 from privkde.storage.datasets import read_array, read_vectors, write_arrays
 from privkde.storage.json_text import parsed_json
@@ -120,7 +120,7 @@ def targets(folder: Path) -> list[Target]:
         _packet_file(folder, ".packets", 60),
     ]
     if all(find_spec(module) for module in ("pyarrow", "fastavro")):
-        listed += [_packet_file(folder, suffix, 10) for suffix in FORMATS]
+        listed += [_packet_file(folder, AVRO, 10), _packet_file(folder, PARQUET, 3)]
         listed.append(_parquet_vectors(folder))
     return listed
 
@@ -459,4 +459,4 @@ def _parquet_vectors(folder: Path) -> Target:
     place = folder / "vectors.parquet"
     rows = np.random.default_rng(0).normal(size=(6, DIM)).tolist()
     pq.write_table(pa.table({"X": rows, "y": ["a", "b"] * 3}), place)
-    return _file_of_vectors(place, 10)
+    return _file_of_vectors(place, 2)

@@ -1,13 +1,20 @@
 """One column of a file, read a chunk at a time: packets in Parquet or Avro, vectors in Parquet (extra `beam`).
 
-Memory grows with what is read at once, some rows of Parquet or a block of Avro, and not with the file. Packets come
-from others, so their files are refused where a few bytes could stand for many: by compression that has no small ratio,
-by a large dictionary, by columns of other things than bytes. A row is then at most a small multiple of the file.
+Memory grows with what is read at once, some rows of Parquet or a block of Avro, and not with the file. Files come from
+others. Avro is refused where a few bytes could stand for many. Parquet is read by a process of its own
+(`parquet_reader`), whose memory and time are limited and whose death only means that the file is refused.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -20,6 +27,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from accounting.kernels import MOST_DIMENSIONS
+from privkde.storage import parquet_reader
 from privkde.storage.container import DamagedFileError
 from privkde.storage.files import reading
 
@@ -28,18 +36,19 @@ FORMATS = (PARQUET, AVRO)
 _AVRO_ROWS = "privkde.rows"
 """How many rows an Avro file was written with: the format has no end mark."""
 
-PLAIN_ENCODINGS = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-"""Encodings of Parquet in which values do not share bytes, but for a dictionary's."""
-PACKED_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22}
-"""Compressions of packets in Parquet that are read, and how many bytes one byte can become at most. Avro: none."""
-LARGEST_DICTIONARY = 32 << 20
-"""Bytes, unpacked, of the dictionary of a column of packets, which any number of rows can repeat."""
 LARGEST_BLOCK = 64 << 20
 """Bytes of a block of Avro."""
-PACKETS_AT_ONCE = 16
-NUMBERS_AT_ONCE = 1 << 22
-"""Of vectors; a single vector is always read whole."""
 LONGEST_LABEL = 256
+LARGEST_ARRAY = 4 * max(parquet_reader.NUMBERS_AT_ONCE, parquet_reader.LABELS_AT_ONCE * LONGEST_LABEL) + 256
+"""Bytes of vectors or labels in Parquet that are taken at once, with their header."""
+LONGEST_REFUSAL = 1 << 20
+"""Bytes of a sentence that lists the columns of a file."""
+PACKET_ID = 16
+"""Random bytes that every packet has: no way to write packets takes fewer."""
+
+
+class UnlimitedReaderWarning(UserWarning):
+    """A Parquet file is read without limits, which this system does not have."""
 
 
 def require_columns() -> None:
@@ -56,45 +65,90 @@ def _reading(name: str) -> AbstractContextManager[None]:
     return reading(lambda error: DamagedFileError(f"{name!r} cannot be read ({type(error).__name__}); write it again."))
 
 
-def read_packet_column(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
-    """The values of a column of bytes, one by one; `name` is the file's, for its ending and for errors."""
+def read_packet_column(file: IO[bytes], name: str, column: str, longest: int) -> Iterator[bytes]:
+    """The values of a column of bytes, one by one; `name` is the file's, for its ending and for errors.
+
+    Of a value that is longer than `longest` one byte more than that comes. A Parquet file of S bytes holds at most S/16
+    different packets, because each has 16 random bytes: one with more rows is refused at the first that is too many.
+    """
     with _reading(name):
-        yield from _avro_values(file, name, column) if name.endswith(AVRO) else _parquet_packets(file, name, column)
+        if name.endswith(AVRO):
+            for value in _avro_values(file, name, column):
+                yield value[: longest + 1]
+            return
+        with _on_disk(file) as held:
+            most = os.fstat(held.fileno()).st_size // PACKET_ID
+            wanted = {"column": column, "longest": longest}
+            for row, packet in enumerate(_parquet_values(held, name, "packets", wanted, largest=longest + 1)):
+                if row == most:
+                    raise InvalidInputError(
+                        f"{name!r} has more than {most} rows, so many that packets must be repeated; write each once."
+                    )
+                yield packet
 
 
-def _parquet_packets(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
-    import pyarrow as pa
+@contextmanager
+def _on_disk(file: IO[bytes]) -> Iterator[IO[bytes]]:
+    """The file, if the system has it open as it is; else a copy without a name."""
+    if isinstance(file, io.BufferedReader) and isinstance(file.raw, io.FileIO) and file.seekable():
+        yield file
+        return
+    with tempfile.TemporaryFile() as copy:
+        shutil.copyfileobj(file, copy)
+        copy.flush()
+        yield copy
 
-    with _parquet(file, name, column) as parquet:
-        kind = parquet.schema_arrow.field(column).type
-        if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)):
-            raise InvalidInputError(f"column {column!r} of {name!r} holds other things than bytes; write it again.")
-        for group in range(parquet.num_row_groups):
-            _refuse_bombs(_metadata(parquet, group, column), name, column)
-            for chunk in parquet.iter_batches(PACKETS_AT_ONCE, row_groups=[group], columns=[column]):
-                yield from chunk.column(0).to_pylist()
 
-
-def _refuse_bombs(metadata: Any, name: str, column: str) -> None:
-    """Refuse a chunk of packets whose few bytes can become many."""
-    if metadata.compression not in PACKED_RATIOS:
-        raise InvalidInputError(
-            f"column {column!r} of {name!r} is compressed by {metadata.compression}, which has no small ratio; write it"
-            " without compression: packets are random bytes."
+def _parquet_values(file: IO[bytes], name: str, read: str, wanted: dict[str, Any], *, largest: int) -> Iterator[bytes]:
+    """What a `parquet_reader` makes of a file, nothing larger than `largest`; it ends when this generator does."""
+    if find_spec("resource") is None:
+        warnings.warn(
+            "this system cannot limit a process (Python has no module `resource` here): a forged Parquet file may take"
+            " all memory; read only files of people whom you trust.",
+            UnlimitedReaderWarning,
+            stacklevel=2,
         )
-    strange = sorted(set(metadata.encodings) - PLAIN_ENCODINGS)
-    if strange:
+    command = [sys.executable, "-P", "-m", parquet_reader.__name__, json.dumps({"read": read, "name": name, **wanted})]
+    with subprocess.Popen(
+        command,
+        stdin=file,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OPENBLAS_NUM_THREADS": "1"},
+        start_new_session=True,  # whoever interrupts this process does not make the file look damaged
+    ) as process:
+        try:
+            yield from _answers(cast("IO[bytes]", process.stdout), name, largest)
+        finally:
+            process.kill()
+
+
+def _answers(answers: IO[bytes], name: str, largest: int) -> Iterator[bytes]:
+    if answers.read(parquet_reader.HEAD.size) != parquet_reader.HEAD.pack(parquet_reader.READY, 0):
         raise InvalidInputError(
-            f"column {column!r} of {name!r} is encoded by {strange[0]}, in which few bytes can become many; write it"
-            " in plain."
+            f"{name!r} was not read, because the process that reads Parquet did not start; check that"
+            f" {sys.executable!r} can import pyarrow.parquet."
         )
-    if metadata.has_dictionary_page:
-        packed = metadata.data_page_offset - metadata.dictionary_page_offset
-        if not 0 <= packed * PACKED_RATIOS[metadata.compression] <= LARGEST_DICTIONARY:
-            raise InvalidInputError(
-                f"column {column!r} of {name!r} has a dictionary of more than {LARGEST_DICTIONARY} bytes; write it"
-                " without a dictionary."
-            )
+    damaged = DamagedFileError(
+        f"{name!r} cannot be read: it is damaged, or takes too much time or more than {parquet_reader.MEMORY >> 20} MiB"
+        " of memory; write it again."
+    )
+    while True:
+        head = answers.read(parquet_reader.HEAD.size)
+        if len(head) != parquet_reader.HEAD.size:
+            raise damaged
+        kind, length = parquet_reader.HEAD.unpack(head)
+        if kind == parquet_reader.END:
+            return
+        most = {parquet_reader.VALUE: largest, parquet_reader.REFUSED: LONGEST_REFUSAL}.get(kind, -1)
+        if length > most:
+            raise damaged
+        value = answers.read(length)
+        if len(value) != length:
+            raise damaged
+        if kind == parquet_reader.REFUSED:
+            raise InvalidInputError(value.decode())
+        yield value
 
 
 def _avro_values(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
@@ -134,24 +188,6 @@ class _BlockReader:
         return self.file.tell()
 
 
-@contextmanager
-def _parquet(file: IO[bytes], name: str, column: str, *, dictionary: bool = False) -> Iterator[Any]:
-    """A Parquet file with this column, read a page at a time; with `dictionary`, equal values are held once."""
-    import pyarrow.parquet as pq
-
-    _require_member(name, column, pq.read_schema(file).names)
-    coded = [column] if dictionary else None
-    with pq.ParquetFile(file, read_dictionary=coded, pre_buffer=False, buffer_size=1 << 16) as parquet:
-        yield parquet
-
-
-def _metadata(parquet: Any, group: int, column: str) -> Any:
-    """What the file says of a column in one of its row groups; of the numbers, for a column of lists."""
-    described = parquet.metadata.row_group(group)
-    parts = (described.column(number) for number in range(described.num_columns))
-    return next(part for part in parts if part.path_in_schema.split(".")[0] == column)
-
-
 def _require_member(name: str, column: str, held: list[str]) -> None:
     if column not in held:
         raise InvalidInputError(f"{name!r} has no column {column!r}; it has {', '.join(held) or 'none'}.")
@@ -177,55 +213,21 @@ def write_column(file: IO[bytes], suffix: str, column: str, values: list[bytes])
 def column_names(path: Path) -> list[str]:
     """The columns of a Parquet file."""
     with _reading(str(path)), path.open("rb") as file:
-        import pyarrow.parquet as pq
-
-        return list(pq.read_schema(file).names)
+        return [name.decode() for name in _parquet_values(file, str(path), "names", {}, largest=LARGEST_ARRAY)]
 
 
 def read_labels(path: Path, column: str) -> NDArray[Any]:
     """A column of numbers, or of texts of at most `LONGEST_LABEL` bytes."""
-    refused = InvalidInputError(
-        f"column {column!r} of {str(path)!r} holds no plain numbers or texts of at most {LONGEST_LABEL} bytes; convert"
-        " it."
-    )
-    parts: list[NDArray[Any]] = []
-    with _reading(str(path)), path.open("rb") as file:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-        import pyarrow.parquet as pq
-
-        schema = pq.read_schema(file)
-        _require_member(str(path), column, schema.names)
-        kind = schema.field(column).type
-        if pa.types.is_nested(kind):
-            raise refused
-        texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        with _parquet(file, str(path), column, dictionary=texts) as parquet:
-            for batch in parquet.iter_batches(columns=[column]):
-                values = batch.column(0)
-                if texts and (pc.max(pc.binary_length(values.dictionary)).as_py() or 0) > LONGEST_LABEL:
-                    raise refused  # before rows repeat it
-                parts.append(np.array(values.to_pylist()))
-    labels = np.concatenate(parts) if parts else np.zeros(0)
-    if labels.ndim != 1 or labels.dtype.kind not in "biufU":
-        raise refused
-    return labels
+    parts = list(_parquet_arrays(path, "labels", column, LONGEST_LABEL))
+    return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
     """A column of vectors, copied some rows at a time to a temporary file without a name, and mapped from there."""
     rows, dim = 0, 0
-    with _reading(str(path)), path.open("rb") as file, tempfile.TemporaryFile() as copy:
-        for chunk in _parquet_vectors(file, str(path), column):
-            matrix = _matrix(chunk)
-            if rows == 0 and matrix is not None:
-                dim = matrix.shape[1]
-            if matrix is None or matrix.shape[1] != dim:
-                raise InvalidInputError(
-                    f"column {column!r} of {str(path)!r} must hold lists of numbers, all of one length; those from row"
-                    f" {rows} on do not."
-                )
-            rows += len(matrix)
+    with tempfile.TemporaryFile() as copy:
+        for matrix in _parquet_arrays(path, "vectors", column, MOST_DIMENSIONS):
+            rows, dim = rows + len(matrix), matrix.shape[1]
             copy.write(matrix.tobytes())
         copy.flush()
         if rows * dim == 0:
@@ -233,32 +235,8 @@ def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
         return np.memmap(copy, np.float32, mode="r", shape=(rows, dim))
 
 
-def _parquet_vectors(file: IO[bytes], name: str, column: str) -> Iterator[Any]:
-    """Arrays of vectors of at most `NUMBERS_AT_ONCE` numbers."""
-    with _parquet(file, name, column) as parquet:
-        for group in range(parquet.num_row_groups):
-            rows = max(1, parquet.metadata.row_group(group).num_rows)
-            per_row = -(-_metadata(parquet, group, column).num_values // rows)
-            if per_row > MOST_DIMENSIONS:
-                raise InvalidInputError(
-                    f"column {column!r} of {name!r} has vectors of {per_row} numbers, more than {MOST_DIMENSIONS};"
-                    " write shorter ones."
-                )
-            at_once = max(1, NUMBERS_AT_ONCE // max(1, per_row))
-            for batch in parquet.iter_batches(at_once, row_groups=[group], columns=[column]):
-                yield batch.column(0)
-
-
-def _matrix(column: Any) -> NDArray[np.float32] | None:
-    """None if the values are not lists of numbers of one length."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    kind = column.type
-    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    if not lists or not (pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type)):
-        return None
-    lengths, numbers = pc.list_value_length(column).unique().to_pylist(), pc.list_flatten(column)
-    if len(lengths) != 1 or lengths[0] is None or numbers.null_count:
-        return None
-    return np.asarray(numbers.to_numpy(zero_copy_only=False), np.float32).reshape(len(column), -1)
+def _parquet_arrays(path: Path, read: str, column: str, longest: int) -> Iterator[NDArray[Any]]:
+    with _reading(str(path)), path.open("rb") as file:
+        wanted = {"column": column, "longest": longest}
+        for value in _parquet_values(file, str(path), read, wanted, largest=LARGEST_ARRAY):
+            yield np.load(io.BytesIO(value), allow_pickle=False)

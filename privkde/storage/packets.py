@@ -100,10 +100,7 @@ def read_packets(name: str, longest: int, opened: Callable[[str], IO[bytes]] | N
         if suffix == ".packets":
             yield from _delimited(file, name, longest)
             return
-        for packet in columns.read_packet_column(file, name, COLUMN):
-            if not isinstance(packet, bytes):
-                raise InvalidInputError(f"column {COLUMN!r} of {name!r} holds other things than bytes; write it again.")
-            yield packet[: longest + 1]
+        yield from columns.read_packet_column(file, name, COLUMN, longest)
 
 
 def _on_disk(name: str) -> IO[bytes]:

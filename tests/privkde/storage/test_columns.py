@@ -1,8 +1,15 @@
 """Columns of Parquet and Avro files: what was written comes back; what holds no packets or no matrix is refused."""
 
+import io
 import json
+import os
+import shutil
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Callable
+from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +21,8 @@ import pytest
 
 from accounting.errors import InvalidInputError
 from privkde import PrivateKDE
-from privkde.storage import columns
+from privkde.protocol.messages import ID_BYTES
+from privkde.storage import columns, parquet_reader
 from privkde.storage.container import DamagedFileError
 from privkde.storage.datasets import holds, read_array, read_vectors
 from privkde.storage.packets import read_packets, write_packets
@@ -97,20 +105,18 @@ def test_nothing_of_the_copy_is_left_in_the_temporary_folder(tmp_path: Path, mon
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
-    """8 MB in row groups of 80 kB; what Arrow holds beyond Python's memory is released group by group."""
+    """8 MB in row groups of 80 kB; Arrow's memory is that of another process."""
     x = np.random.default_rng(2).normal(size=(40_000, 50)).astype(np.float32)
     table = pa.table({"X": pa.FixedSizeListArray.from_arrays(x.ravel(), 50)})
     pq.write_table(table, tmp_path / "large.parquet", row_group_size=400)
     del table
     read_vectors(stored(tmp_path), "X")  # imports
-    before = pa.total_allocated_bytes()
     tracemalloc.start()
     rows = read_vectors(tmp_path / "large.parquet", "X")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_array_equal(rows[np.arange(39_990, 40_000)], x[39_990:])
     assert peak < x.nbytes / 4
-    assert pa.total_allocated_bytes() - before < x.nbytes / 4
 
 
 def test_an_empty_table_has_no_rows(tmp_path: Path) -> None:
@@ -168,17 +174,6 @@ def test_missing_values_are_refused(tmp_path: Path) -> None:
 # Bombs: a few kilobytes that used to become gigabytes ----------------------------------------------------------------
 
 
-def arrow_peak(work: Callable[[], object]) -> int:
-    """The most bytes that Arrow held at once for `work`, with what Python held."""
-    usual, counted = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
-    pa.set_memory_pool(counted)
-    try:
-        held = peak(work)
-        return held + int(counted.max_memory())
-    finally:
-        pa.set_memory_pool(usual)
-
-
 def repeated(value: Any, rows: int, kind: Any) -> Any:
     """A column that holds one value many times, and says it once."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value], kind))
@@ -191,36 +186,35 @@ def bomb(folder: Path, column: Any, **options: Any) -> Path:
     return target
 
 
-def test_a_dictionary_of_parquet_does_not_multiply_in_memory(tmp_path: Path) -> None:
-    """One packet of a megabyte, 5,700 times in 50 kB: 5.7 GB if read at once."""
-    target = bomb(tmp_path, repeated(bytes(10**6), 5_700, pa.binary()), compression="snappy")
-    read = [0]
-
-    def work() -> None:
-        read[0] = sum(len(packet) == LONGEST + 1 for packet in read_packets(str(target), LONGEST))
-
-    assert arrow_peak(work) < 80 * MEGABYTE
-    assert read == [5_700], "all of them come, cut short, and are refused by whoever receives them"
+def test_rows_of_parquet_that_must_be_repeated_are_refused(tmp_path: Path) -> None:
+    """Twenty million rows in 200 kB used to be read one by one, each as a packet."""
+    target = bomb(tmp_path, repeated(b"x" * 40, 20_000_000, pa.binary()), row_group_size=1 << 16)
+    most, read = target.stat().st_size // ID_BYTES, iter(read_packets(str(target), LONGEST))
+    assert sum(1 for _ in islice(read, most)) == most
+    with pytest.raises(InvalidInputError, match=f"has more than {most} rows"):
+        next(read)
 
 
-@pytest.mark.parametrize("compression", ["zstd", "gzip", "brotli", "lz4"])
-def test_packets_that_are_compressed_without_a_small_ratio_are_refused(compression: str, tmp_path: Path) -> None:
+def test_ids_are_as_long_as_the_limit_of_rows_says() -> None:
+    assert columns.PACKET_ID == ID_BYTES
+
+
+@pytest.mark.parametrize(
+    "options", [{"compression": "zstd"}, {"compression": "none", "column_encoding": {"packet": "DELTA_BYTE_ARRAY"}}]
+)
+def test_packets_whose_bytes_are_shared_take_the_memory_of_another_process(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Fifty megabytes in a few kilobytes; they come cut short, and are refused by whoever receives them."""
     column = pa.array([bytes(10**6)] * 50, pa.binary())
-    target = bomb(tmp_path, column, compression=compression, use_dictionary=False)
+    target, lengths = tmp_path / "shared.parquet", list[int]()
+    pq.write_table(pa.table({"packet": column}), target, use_dictionary=False, **options)
 
     def work() -> None:
-        with pytest.raises(InvalidInputError, match="write it without compression"):
-            list(read_packets(str(target), LONGEST))
+        lengths.extend(len(packet) for packet in read_packets(str(target), LONGEST))
 
-    assert arrow_peak(work) < 4 * MEGABYTE
-
-
-def test_a_large_dictionary_of_packets_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = bomb(tmp_path, repeated(bytes(10**5), 100, pa.binary()), compression="none")
-    assert len(list(read_packets(str(target), LONGEST))) == 100
-    monkeypatch.setattr(columns, "LARGEST_DICTIONARY", 10**5)
-    with pytest.raises(InvalidInputError, match="without a dictionary"):
-        list(read_packets(str(target), LONGEST))
+    assert peak(work) < MEGABYTE
+    assert lengths == [LONGEST + 1] * 50
 
 
 def test_packets_of_any_binary_type_are_read(tmp_path: Path) -> None:
@@ -241,11 +235,11 @@ def test_a_label_or_a_vector_does_not_multiply_in_memory(tmp_path: Path) -> None
         return work
 
     texts = bomb(tmp_path, repeated("x" * 10**6, 5_700, pa.string()), compression="snappy")
-    assert arrow_peak(refused(read_array, texts, "at most 256 bytes")) < 40 * MEGABYTE
+    assert peak(refused(read_array, texts, "at most 256 bytes")) < 4 * MEGABYTE
     values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(10**7, np.int32)), pa.array([1.0], pa.float32()))
     long = pa.ListArray.from_arrays(pa.array([0, 10**7], pa.int32()), values.dictionary_decode())
     vector = bomb(tmp_path, long)
-    assert arrow_peak(refused(read_vectors, vector, "vectors of 10000000 numbers")) < 4 * MEGABYTE
+    assert peak(refused(read_vectors, vector, "vectors of 10000000 numbers")) < 4 * MEGABYTE
 
 
 def avro(target: Path, fields: list[dict[str, Any]], records: list[dict[str, Any]], codec: str = "null") -> None:
@@ -264,15 +258,15 @@ def test_bombs_of_avro_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             list(read_packets(str(target), LONGEST))
 
     avro(target, [packet], [{"packet": bytes(10**7)}], codec="deflate")
-    assert arrow_peak(work) < MEGABYTE
+    assert peak(work) < MEGABYTE
     avro(target, [{"name": "packet", "type": "null"}], [{"packet": None}] * 1000)
-    assert arrow_peak(work) < MEGABYTE
+    assert peak(work) < MEGABYTE
     avro(target, [packet, nothing], [{"packet": b"a", "more": [None] * 10**6}])
-    assert arrow_peak(work) < MEGABYTE
+    assert peak(work) < MEGABYTE
     avro(target, [packet], [{"packet": bytes(10**7)}])
     assert [len(value) for value in read_packets(str(target), LONGEST)] == [LONGEST + 1]
     monkeypatch.setattr(columns, "LARGEST_BLOCK", 10**6)
-    assert arrow_peak(work) < MEGABYTE
+    assert peak(work) < MEGABYTE
 
 
 def test_a_field_of_avro_cannot_hide_behind_another_of_its_name(tmp_path: Path) -> None:
@@ -287,10 +281,131 @@ def test_a_field_of_avro_cannot_hide_behind_another_of_its_name(tmp_path: Path) 
         list(read_packets(str(target), LONGEST))
 
 
-def test_encodings_in_which_values_share_bytes_are_refused(tmp_path: Path) -> None:
-    """A regression: 1 MB of packets that begin alike became 1.1 GB."""
-    target = tmp_path / "shared.parquet"
-    table = pa.table({"packet": [b"\0" * 1000] * 16})
-    pq.write_table(table, target, use_dictionary=False, column_encoding={"packet": "DELTA_BYTE_ARRAY"})
-    with pytest.raises(InvalidInputError, match="encoded by DELTA_BYTE_ARRAY"):
+# The process that reads Parquet --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def processes(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """All processes that are started while a test runs."""
+    started: list[Any] = []
+
+    class Recorded(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Recorded)
+    return started
+
+
+def aborting(folder: Path) -> Path:
+    """A file whose schema says that no packet is missing, and whose statistics say how many are."""
+    target = folder / "aborting.parquet"
+    write_packets(target, PACKETS)
+    honest = target.read_bytes()
+    assert honest.count(OPTIONAL_PACKET) == 1
+    target.write_bytes(honest.replace(OPTIONAL_PACKET, OPTIONAL_PACKET.replace(b"\x02", b"\x00", 1)))
+    return target
+
+
+OPTIONAL_PACKET = b"\x25\x02\x18\x06packet"
+"""Of the schema in the footer: the third field, repetition, is 1 (optional); the fourth is the name."""
+
+
+def test_a_file_that_ends_its_reader_is_refused(
+    tmp_path: Path, processes: list[Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A regression: pyarrow ended the whole process with `std::terminate`, and a message of its own."""
+    target = aborting(tmp_path)
+    with pytest.raises(DamagedFileError, match=r"aborting\.parquet' cannot be read: it is damaged"):
+        read_vectors(target, "packet")
+    assert processes[0].returncode != 0
+    with pytest.raises(DamagedFileError, match="cannot be read"):
         list(read_packets(str(target), LONGEST))
+    assert capfd.readouterr() == ("", "")
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """A whole number as Thrift writes it, in at least so many bytes."""
+    number, written = 2 * number, bytearray()
+    while number >= 128 or len(written) + 1 < length:
+        written.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*written, number])
+
+
+def forged(folder: Path) -> Path:
+    """One packet of 100 MB, 64 times. The footer says that its dictionary has no bytes; 16 rows take 1.6 GB."""
+    target = folder / "forged.parquet"
+    column = repeated(bytes(100 << 20), 64, pa.binary())
+    pq.write_table(pa.table({"packet": column}), target, store_schema=False, compression="snappy")
+    described = pq.read_metadata(target).row_group(0).column(0)
+    dictionary, data = varint(described.dictionary_page_offset), varint(described.data_page_offset)
+    honest, lie = (b"\x26" + offset + b"\x26" + dictionary for offset in (data, varint(4, len(data))))
+    content = target.read_bytes()
+    assert content.count(honest) == 1
+    target.write_bytes(content.replace(honest, lie))
+    return target
+
+
+MEASURED = """
+import resource, sys
+from privkde.storage.container import DamagedFileError
+from privkde.storage.packets import read_packets
+try:
+    list(read_packets(sys.argv[1], 100))
+except DamagedFileError as error:
+    print(error)
+    print(max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+"""
+
+
+def test_a_forged_file_does_not_take_more_than_the_limit(tmp_path: Path) -> None:
+    """A regression: 5 MB took more than 3 GB. Measured from a small process, which is all that a new one inherits."""
+    command = [sys.executable, "-c", MEASURED, str(forged(tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=ENVIRONMENT)
+    refused, kilobytes = done.stdout.splitlines()
+    assert "or more than 1024 MiB of memory; write it again." in refused
+    assert 100 << 10 < int(kilobytes) < (parquet_reader.MEMORY >> 10) + (200 << 10), "and what is shared, code"
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+
+def test_the_reader_ends_with_whoever_reads(tmp_path: Path, processes: list[Any]) -> None:
+    """After a part, after all, and after an error: no process and no descriptor is left."""
+    target = tmp_path / "part.parquet"
+    write_packets(target, [os.urandom(1000) for _ in range(1000)])
+    before = len(os.listdir("/proc/self/fd"))
+    started = read_packets(str(target), LONGEST)
+    next(started)
+    assert processes[0].poll() is None, "it waits: the pipe is full"
+    started.close()  # type: ignore[attr-defined]
+    assert len(list(read_packets(str(target), LONGEST))) == 1000
+    with pytest.raises(InvalidInputError, match="no column 'X'"):
+        read_vectors(target, "X")
+    assert [process.returncode is None for process in processes] == [False] * 3
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_streams_that_the_system_does_not_know_are_read(tmp_path: Path) -> None:
+    write_packets(tmp_path / "part.parquet", PACKETS)
+    content = (tmp_path / "part.parquet").read_bytes()
+    assert list(read_packets("gs://a/part.parquet", LONGEST, lambda _: io.BytesIO(content))) == PACKETS
+
+
+def test_a_reader_that_does_not_start_is_not_blamed_on_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_packets(tmp_path / "part.parquet", PACKETS)
+    monkeypatch.setattr(sys, "executable", shutil.which("true"))
+    with pytest.raises(InvalidInputError, match="did not start; check that") as refused:
+        list(read_packets(str(tmp_path / "part.parquet"), LONGEST))
+    assert not isinstance(refused.value, DamagedFileError)
+
+
+def test_a_system_without_limits_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_packets(tmp_path / "part.parquet", PACKETS)
+    monkeypatch.setattr(columns, "find_spec", lambda name: None if name == "resource" else find_spec(name))
+    with pytest.warns(columns.UnlimitedReaderWarning, match="no module `resource`"):
+        assert list(read_packets(str(tmp_path / "part.parquet"), LONGEST)) == PACKETS
