@@ -180,7 +180,8 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         if targets.dtype.kind not in "biufUO":
             raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
         try:
-            check_classification_targets(targets)
+            with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
+                check_classification_targets(targets)
             known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
         except (TypeError, ValueError) as error:
             raise InvalidInputError(without_values(str(error))) from None

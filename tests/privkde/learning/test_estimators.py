@@ -328,6 +328,17 @@ def test_labels_that_are_no_classes_are_refused(classes: Any, y: Any, told: str)
         classifier(classes=classes).fit(X, y)
 
 
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 1e300])
+def test_numbers_that_are_no_classes_are_refused_without_a_warning(strange: float) -> None:
+    """The command line gives rows that scikit-learn has not looked at; NumPy warned before they were refused."""
+    y = np.where(np.arange(USERS) == 3, strange, np.arange(USERS) % 2.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(InvalidInputError):
+            classifier(classes=[0, 1])._numbered(y)
+    assert not caught
+
+
 def with_a_class_of_one() -> NDArray[Any]:
     return np.where(np.arange(USERS) == 7, "secret illness", Y)
 
