@@ -187,6 +187,8 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
             raise InvalidInputError(without_values(str(error))) from None
         if not all(_can_be_written(label) for label in known.tolist()):
             raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")
+        if known.dtype.kind == "f" and not np.all(np.isfinite(known)):
+            raise InvalidInputError("a declared class is NaN or infinite; declare finite numbers or texts.")
         if (targets.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
             raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
         strange = np.flatnonzero(~np.isin(targets, known))

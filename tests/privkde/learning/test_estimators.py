@@ -315,6 +315,8 @@ def test_declared_classes_may_be_missing_from_the_data() -> None:
         ([0, 1], Y, "both be texts or both be numbers"),
         (["0", "1"], (Y == "a").astype(int), "both be texts or both be numbers"),
         ([0, 1], np.arange(USERS) % 3, r"label of row 2 is not among"),
+        ([0, 1, math.nan], np.arange(USERS) % 2, "a declared class is NaN or infinite"),
+        ([0, 1, math.inf], np.arange(USERS) % 2, "a declared class is NaN or infinite"),
         (None, np.full(USERS, "a"), "at least two"),
         (None, np.arange(USERS) / 7.0, "continuous"),
         (None, np.where(np.arange(USERS) == 3, np.nan, 1.0), "NaN"),
