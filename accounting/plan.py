@@ -6,8 +6,9 @@ import dataclasses
 import hashlib
 import json
 import math
+import reprlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
     from accounting.releases.profile_points import Profile
 
 SCHEMA = "privkde.plan/1"
+LAST_DIGITS = 1e-6
+"""Relative difference between two machines' numbers that is no alteration."""
+COMPARISONS = {"composition": 0.1, "baselines": 0.1}
+"""The same for what a plan is compared with, by part of the document: later versions have tighter bounds for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +71,7 @@ class Plan:
     reasons: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        """Every value is of its kind and finite; whether the numbers are right is for `verify` and `recomputed`."""
+        """Every value is of its kind and finite; whether the numbers are right is for `verify`."""
         require_choice("accountant", self.accountant, LADDER)
         require_choice("bitsum", self.bitsum, BITSUMS)
         for name in ("epsilon_0", "delta_0", "bitsum_rmse", "messages_per_user", "bits_per_user"):
@@ -175,8 +180,10 @@ class Plan:
         return self.profile.to_pld(step)
 
     def verify(self) -> None:
-        """Raise `InvalidInputError` unless the plan's accountant proves its promise for its parameters, now.
+        """Raise `InvalidInputError` unless the accountant proves the promise for the parameters, now.
 
+        All other numbers must follow from request, accountant and parameters, too: up to `LAST_DIGITS`, and those that
+        a plan is compared with, its ladder and baselines, up to `COMPARISONS`. Reasons are words, and are not checked.
         For a plan from somewhere else, such as a file or the announcement of a collection.
         """
         rung, protocol = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
@@ -186,9 +193,16 @@ class Plan:
                 f"the plan's parameters do not keep ε={epsilon:g}, δ={delta:g} by its accountant {self.accountant!r};"
                 " it was altered or damaged: plan again."
             )
-        honest = _contract(self.request, protocol, rung)
-        if self.contract != honest or self.guarantees != honest.guarantees:
+        honest = self.recomputed()
+        if self.contract != honest.contract or self.guarantees != honest.guarantees:
             raise InvalidInputError("the plan's contract is not that of its parameters; it was altered: plan again.")
+        if self.accountant not in self.ladder:  # a rung that is newer than the plan may be missing, but not its own
+            raise InvalidInputError(f"the ladder lacks {self.accountant!r}, the plan's accountant; plan again.")
+        said, follows = self.to_json(), honest.to_json()
+        follows["composition"]["ladder"] = {name: follows["composition"]["ladder"][name] for name in self.ladder}
+        for part, value in said.items():
+            for difference in differences(value, follows[part], COMPARISONS.get(part, LAST_DIGITS), f"plan.{part}"):
+                raise InvalidInputError(f"{difference}; the plan was altered: plan again.")
 
     def recomputed(self) -> Plan:
         """The plan that follows from this one's request, accountant and parameters: what all its numbers should be."""
@@ -207,6 +221,20 @@ class Plan:
     def explain(self) -> str:
         """The plan in words and formulas."""
         return explaining.explain(self)
+
+
+def differences(said: Any, follows: Any, tolerance: float, where: str = "plan") -> Iterator[str]:
+    """Where a document differs from what follows, numbers by more than a relative tolerance."""
+    if isinstance(said, dict) and isinstance(follows, dict) and said.keys() == follows.keys():
+        for name in said:
+            yield from differences(said[name], follows[name], tolerance, f"{where}.{name}")
+    elif isinstance(said, list) and isinstance(follows, list) and len(said) == len(follows):
+        for i, pair in enumerate(zip(said, follows, strict=True)):
+            yield from differences(*pair, tolerance, f"{where}[{i}]")
+    elif said != follows:
+        numbers = isinstance(said, float) and isinstance(follows, float)
+        if not (numbers and math.isclose(said, follows, rel_tol=tolerance)):
+            yield f"{where} is {reprlib.repr(said)} and should be {reprlib.repr(follows)}"
 
 
 def _agrees(said: Any, document: Any) -> bool:

@@ -25,12 +25,11 @@ from accounting.numerics.profile import RELATIVE_PAD
 from accounting.releases.composing import basic_delta, basic_epsilon, exact_sum, finite
 from accounting.releases.cut_curve import Ratios
 from accounting.releases.release import Part, Release
+from accounting.request import LEAST_DELTA
 
 CUT_SHARE = 0.5
 """The part of δ that pays for cuts; the rest pays for the tail beyond ε at the order α."""
 LARGEST_ORDER = 1e6
-SMALLEST_DELTA = 1e-300
-"""Below it, only releases with δ = 0 are admitted: double precision ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +101,8 @@ class AdaptiveFilter:
 
     @property
     def has_tail(self) -> bool:
-        """Whether a part of δ is left for a tail: not for δ = 0, nor for one that cannot be halved exactly."""
-        return self.delta >= SMALLEST_DELTA
+        """Whether a part of δ is left for a tail; if not, only releases with δ = 0 are admitted."""
+        return self.delta >= LEAST_DELTA
 
     def price(self, release: Release) -> Price:
         """Of all parts and times of a release."""

@@ -39,6 +39,7 @@ from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse
 from privkde.protocol.parties import Analyzer
 from privkde.storage.container import sealed, unsealed
 from privkde.storage.datasets import read_vectors
+from privkde.storage.files import private_file
 from privkde.storage.packets import matched
 from privkde.storage.report_register import ReportRegister
 from privkde.storage.user_blocks import Progress, block_parts
@@ -266,11 +267,8 @@ def _own_file(*, named: bool) -> Iterator[tuple[IO[bytes], Path]]:
         with tempfile.TemporaryFile() as file:
             yield file, Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "users.npz"
-        path.touch(mode=0o600)
-        with path.open("wb") as held:
-            yield held, path
+    with private_file("users.npz") as path, path.open("wb") as held:
+        yield held, path
 
 
 def _deliver(target: str, counts: PartialCounts) -> None:

@@ -180,12 +180,15 @@ class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[m
         if targets.dtype.kind not in "biufUO":
             raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
         try:
-            check_classification_targets(targets)
+            with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
+                check_classification_targets(targets)
             known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
         except (TypeError, ValueError) as error:
             raise InvalidInputError(without_values(str(error))) from None
         if not all(_can_be_written(label) for label in known.tolist()):
             raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")
+        if known.dtype.kind == "f" and not np.all(np.isfinite(known)):
+            raise InvalidInputError("a declared class is NaN or infinite; declare finite numbers or texts.")
         if (targets.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
             raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
         strange = np.flatnonzero(~np.isin(targets, known))

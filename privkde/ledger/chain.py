@@ -165,7 +165,7 @@ class Chain:
     def _first_misfit(self, connection: sa.Connection, rows: int) -> str:
         """Which row is missing or too many, where there are not as many as the head counts."""
         position = 0
-        with self._rows(connection, 0, rows) as found:
+        with self._rows(connection, 0, None) as found:
             for table, row in found:
                 position += 1
                 if row["position"] != position:
@@ -175,14 +175,22 @@ class Chain:
         return f"row {position + 1} is missing, and all after it, of {rows}"
 
     @contextmanager
-    def _rows(self, connection: sa.Connection, first: int, last: int) -> Iterator[Iterator[tuple[sa.Table, Row]]]:
-        """Rows of all tables by position; from 0 on, all rows, wherever they say that they are."""
+    def _rows(
+        self, connection: sa.Connection, first: int, last: int | None
+    ) -> Iterator[Iterator[tuple[sa.Table, Row]]]:
+        """Rows of all tables by position; from 0 on also those without one.
+
+        A writer on a server sees what others append meanwhile; it is after `last`, and not looked at.
+        """
         with ExitStack() as results:
             sorted_rows = []
             for table in self.tables:
-                query = sa.select(table).order_by(table.c.position.nulls_first())
+                place = table.c.position
+                query = sa.select(table).order_by(place.nulls_first())
                 if first:
-                    query = query.where(table.c.position.between(first, last))
+                    query = query.where(place >= first)
+                if last is not None:
+                    query = query.where(sa.or_(place.is_(None), place <= last))
                 result = connection.execute(query.execution_options(yield_per=_BLOCK))
                 sorted_rows.append(_of_table(table, results.enter_context(result)))
             yield heapq.merge(*sorted_rows, key=lambda pair: _place(pair[1]))

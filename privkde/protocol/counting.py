@@ -81,8 +81,15 @@ class PacketCounter:
         return PartialCounts(tally=counted.tally, n_users=1, secret=counted.secret)
 
     def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
-        """The counts of many packets."""
-        return sum((self.of(packet, register) for packet in packets), self.nothing)
+        """The counts of many packets; one that is refused costs no work for each instance."""
+        counts, rejected, repeated, secret = self.nothing, 0, 0, True
+        for packet in packets:
+            one = self.of(packet, register)
+            if one.n_users:
+                counts += one
+            else:
+                rejected, repeated, secret = rejected + one.rejected, repeated + one.repeated, secret and one.secret
+        return counts + replace(self.nothing, rejected=rejected, repeated=repeated, secret=secret)
 
     def complaining(self, place: int, reason: object) -> PartialCounts:
         """No counts, and why."""

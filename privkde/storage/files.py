@@ -1,4 +1,4 @@
-"""Files and folders that are either written whole or not at all."""
+"""Files and folders that are either written whole or not at all, and files of users' data that do not stay."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from accounting import InvalidInputError
 
 TEMPORARY = ".privkde-"
 """How the names of files and folders that are being written begin."""
+_private: set[Path] = set()
 
 
 @contextmanager
@@ -101,3 +102,27 @@ def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def private_file(name: str) -> Iterator[Path]:
+    """A temporary file for users' data, which only this user may read; it does not outlast the block.
+
+    A process that ends inside of it without cleaning up calls `delete_private_files`. One that is killed leaves it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        _private.add(path)
+        try:
+            path.touch(mode=0o600)
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+            _private.discard(path)
+
+
+def delete_private_files() -> None:
+    """Delete every `private_file` that there is, as far as the system allows."""
+    for path in tuple(_private):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Which reports of one collection were counted, and in which release: a small SQLite file, or a temporary one.
 
-The shuffler keeps it from the first report to the end of the collection. Whoever can write the file can make it forget;
+The shuffler keeps it from the first report to the end of the collection. Opening it finds reports or releases that were
+deleted or added one without the other. Whoever can write the file and deletes both, or changes ids, is not found;
 whoever reads it learns ids, which only those who saw packets can tell anything about, and counts that were released.
 """
 
@@ -62,6 +63,7 @@ class ReportRegister:
 
     def __init__(self, collection: bytes, path: str | Path | None = None) -> None:
         self._shown = "the register of reports" if path is None else repr(str(path))
+        self._kept = path is not None
         self.collection = collection
         self._lock = threading.RLock()
         with self._errors():
@@ -88,7 +90,31 @@ class ReportRegister:
             raise DamagedFileError(f"{self._shown} is not a register of reports; name another file.")
         elif self._database.execute("SELECT id FROM collection").fetchall() != [(self.collection,)]:
             raise InvalidInputError(f"{self._shown} belongs to another collection; each has a register of its own.")
+        else:
+            self._require_whole()
         self._database.execute("COMMIT")
+
+    def _require_whole(self) -> None:
+        """Refuse a file that holds other reports than those of its releases, or that would change what is written.
+
+        Nothing is pending here: reports are written with their release.
+        """
+        if self._number("SELECT COUNT(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
+            raise self._altered("it has a trigger or a view")
+        ids = "SELECT id FROM reports UNION ALL SELECT id FROM releases UNION ALL SELECT hash FROM tokens"
+        if self._number(f"SELECT COUNT(*) FROM ({ids}) WHERE typeof(id) != 'blob'"):
+            raise self._altered("some ids are not bytes")
+        users = dict(self._database.execute("SELECT number, users FROM releases"))
+        if sorted(users) != list(range(1, len(users) + 1)):
+            raise self._altered("a release is missing")
+        reports = dict(self._database.execute("SELECT release, COUNT(*) FROM reports GROUP BY release"))
+        if reports != {number: count for number, count in users.items() if count != 0}:
+            raise self._altered("it does not hold as many reports as its releases have users")
+
+    def _altered(self, what: str) -> DamagedFileError:
+        return DamagedFileError(
+            f"{self._shown} was altered: {what}; restore a copy of it, and count nothing until then."
+        )
 
     # Reports ----------------------------------------------------------------------------------------------------------
 
@@ -123,10 +149,19 @@ class ReportRegister:
             self.forget()
 
     def release(self, counted: CountedRelease) -> None:
-        """Keep the reports that were added, with what is released about them, before anything leaves the shuffler."""
+        """Keep the reports that were added, with what is released about them, before anything leaves the shuffler.
+
+        In a file there must be as many as users: it could not be opened again.
+        """
         blobs = (np.asarray(part, "<i8").tobytes() for part in (counted.ones, counted.zeros))
         with self._errors():
             self._begin()
+            added = self._number("SELECT COUNT(*) FROM reports WHERE release = (SELECT COUNT(*) + 1 FROM releases)")
+            if self._kept and added != counted.n_users:
+                raise InvalidInputError(
+                    f"{added} reports were added and counts of {counted.n_users} users are released; count packets with"
+                    " the register that keeps them."
+                )
             row = (counted.release_id, counted.n_users, counted.secret, *blobs)
             self._database.execute(
                 "INSERT INTO releases VALUES ((SELECT COUNT(*) + 1 FROM releases), ?, ?, ?, ?, ?)", row

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -115,11 +117,74 @@ def test_a_value_of_another_kind_is_refused_in_one_line(path: tuple[Any, ...], s
 
 
 def test_infinite_messages_are_no_plan() -> None:
-    """Such a plan passed `verify`, which proves the promise and does not look at messages."""
+    """Such a plan passed `verify`, which proved the promise and did not look at messages."""
     plan = plan_for(**CHEAP)
     plan.verify()
     with pytest.raises(InvalidInputError, match=r"messages_per_user=inf is outside"):
         dataclasses.replace(plan, messages_per_user=math.inf)
+
+
+def numbers_in(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], float]]:
+    """Every number of a document, and where it is."""
+    if isinstance(part, (dict, list)):
+        for name, value in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from numbers_in(value, (*path, name))
+    elif isinstance(part, (int, float)) and not isinstance(part, bool):
+        yield path, part
+
+
+def refusal(document: dict[str, Any]) -> str:
+    """Why a document is refused."""
+    with pytest.raises(PrivkdeError) as caught:
+        Plan.from_json(document).verify()
+    return str(caught.value)
+
+
+def require_all_numbers_checked(document: dict[str, Any]) -> None:
+    """What a request asks for is given, not derived, but no other request may have this plan either.
+
+    There is one exception: the features of the Gaussian kernel are as many in every dimension from 2 on.
+    """
+    tried = 0
+    for path, number in numbers_in(document):
+        for wrong in (2 * number, 1e300, -number or -1.0, 0, math.inf, math.nan):
+            if wrong == number or (path == ("request", "dim") and wrong == 2 * number):
+                continue
+            altered = copy.deepcopy(document)
+            holder = altered
+            for step in path[:-1]:
+                holder = holder[step]
+            holder[path[-1]] = wrong
+            if "parts" in path:  # an attacker adds up, too
+                altered["error"]["predicted_rmse"] = math.hypot(*altered["error"]["parts"].values())
+            assert refusal(altered).isprintable(), (path, wrong)
+            tried += 1
+    assert tried > 300
+
+
+def test_every_number_of_a_document_is_checked() -> None:
+    require_all_numbers_checked(json.loads(plan_for(**CHEAP).dumps()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"classes": 2, "label_epsilon": 3.0},
+        {"classes": 2, "labels": "joint", "users": 100},
+        {"bitsum": "pure", "users": 2_000, "delta": 0.0},
+        {"bitsum": "rr", "accountant": "pld"},
+    ],
+)
+def test_every_number_of_other_documents_is_checked(changes: dict[str, Any]) -> None:
+    require_all_numbers_checked(json.loads(plan_for(**CHEAP | changes).dumps()))
+
+
+def test_a_plan_from_before_a_rung_verifies() -> None:
+    plan = plan_for(**CHEAP)
+    dataclasses.replace(plan, ladder={name: plan.ladder[name] for name in ("basic", "pld")}).verify()
+    with pytest.raises(InvalidInputError, match=r"the ladder lacks 'basic', the plan's accountant"):
+        dataclasses.replace(plan, ladder={}).verify()
 
 
 @pytest.mark.parametrize("delta", [5e-324, 1e-310, 9.9e-301])

@@ -6,16 +6,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from accounting import PrivkdeError
+from accounting.plan import LAST_DIGITS, differences
 from verification.certified.certificate import Certificate, certify
 from verification.evidence import CertifiedBounds
 from verification.twins import needs_twins
 from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
-LAST_DIGITS = 1e-6
-"""Relative difference between two machines' numbers that is no alteration."""
 SPARE_SLACK = 0.08
 """Besides the conversion: half-integer orders, cells of the others' data, losses that are not Gaussian."""
 
@@ -38,7 +36,8 @@ def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
     said = ""
     try:
         subject.plan.verify()
-        said = "; ".join(_altered(subject.plan.to_json(), subject.plan.recomputed().to_json()))
+        follows = subject.plan.recomputed().to_json()
+        said = "; ".join(differences(subject.plan.to_json(), follows, LAST_DIGITS))
     except PrivkdeError as error:
         said = str(error)
     return finding(
@@ -49,20 +48,6 @@ def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
         note="statistic: 1 if the plan was refused; this is the library's own accountant, not an independent route; the"
         " plan's reasons are words and are not checked",
     )
-
-
-def _altered(said: Any, recomputed: Any, where: str = "plan") -> list[str]:
-    """Where two documents differ, numbers by more than `LAST_DIGITS`."""
-    if isinstance(said, dict) and isinstance(recomputed, dict) and said.keys() == recomputed.keys():
-        return [found for key in said for found in _altered(said[key], recomputed[key], f"{where}.{key}")]
-    if isinstance(said, list) and isinstance(recomputed, list) and len(said) == len(recomputed):
-        pairs = enumerate(zip(said, recomputed, strict=True))
-        return [found for i, (one, other) in pairs for found in _altered(one, other, f"{where}[{i}]")]
-    if isinstance(said, float) and isinstance(recomputed, float):
-        same = math.isclose(said, recomputed, rel_tol=LAST_DIGITS)
-    else:
-        same = bool(said == recomputed)
-    return [] if same else [f"{where} is {said!r} and should be {recomputed!r}"]
 
 
 @check("certified-bound", Layer.CERTIFIED, "independent bounds on ε at full size", needs=needs_twins)

@@ -21,6 +21,7 @@ from privkde.engines.local import LocalEngine
 from privkde.engines.users import Clients
 from privkde.protocol.model import DensityModel
 from privkde.storage import user_blocks
+from privkde.storage.files import private_file
 from privkde.storage.user_blocks import Index
 from tests.plans import plan_for
 from tests.privkde.cli.test_command_line import refuse
@@ -217,3 +218,13 @@ def test_cleaning_up_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPat
     with pytest.raises(Interrupted), interruptible():
         end()
     assert ended == [signal.SIGTERM]
+
+
+def test_giving_up_leaves_no_file_of_users(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The process ends without cleaning up, so the file of a runner that was named would stay."""
+    left: list[bool] = []
+    with private_file("users.npz") as path:
+        monkeypatch.setattr(os, "_exit", lambda code: left.append(path.exists()))
+        interruption._give_up(signal.SIGTERM)
+    assert left == [False]
+    assert capfd.readouterr().err == "privkde: interrupted by SIGTERM, before everything temporary was deleted\n"

@@ -315,6 +315,8 @@ def test_declared_classes_may_be_missing_from_the_data() -> None:
         ([0, 1], Y, "both be texts or both be numbers"),
         (["0", "1"], (Y == "a").astype(int), "both be texts or both be numbers"),
         ([0, 1], np.arange(USERS) % 3, r"label of row 2 is not among"),
+        ([0, 1, math.nan], np.arange(USERS) % 2, "a declared class is NaN or infinite"),
+        ([0, 1, math.inf], np.arange(USERS) % 2, "a declared class is NaN or infinite"),
         (None, np.full(USERS, "a"), "at least two"),
         (None, np.arange(USERS) / 7.0, "continuous"),
         (None, np.where(np.arange(USERS) == 3, np.nan, 1.0), "NaN"),
@@ -326,6 +328,17 @@ def test_declared_classes_may_be_missing_from_the_data() -> None:
 def test_labels_that_are_no_classes_are_refused(classes: Any, y: Any, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         classifier(classes=classes).fit(X, y)
+
+
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf, 1e300])
+def test_numbers_that_are_no_classes_are_refused_without_a_warning(strange: float) -> None:
+    """The command line gives rows that scikit-learn has not looked at; NumPy warned before they were refused."""
+    y = np.where(np.arange(USERS) == 3, strange, np.arange(USERS) % 2.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(InvalidInputError):
+            classifier(classes=[0, 1])._numbered(y)
+    assert not caught
 
 
 def with_a_class_of_one() -> NDArray[Any]:

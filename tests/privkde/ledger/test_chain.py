@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from accounting import InvalidInputError
 from privkde.ledger import Head, Ledger, LedgerAlteredError, LedgerKeyError
 from privkde.ledger.chain import Chain
+from privkde.ledger.digests import EMPTY
 from tests.privkde.ledger.charging import release
 from tests.privkde.ledger.test_ledger import unchain
 from tests.privkde.postgres import Server
@@ -153,6 +154,19 @@ def test_a_chain_is_what_it_says(tmp_path: Path) -> None:
         assert digest == sha256(text.encode()).hexdigest()
         last = digest
     assert head == Head(rows=CHARGES + 4, digest=last)
+
+
+def test_a_row_that_another_process_appends_during_a_check_is_no_alteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A writer on a server reads the head first and then rows, and others may write in between."""
+    where = str(tmp_path / "ledger")
+    before = fill(where)
+    with Ledger.open(where) as ledger:
+        ledger.charge("a", release(0.1), key="meanwhile")
+        with ledger._store._begun(writing=True) as connection:
+            monkeypatch.setattr(Chain, "_signed_head", lambda *_: before)
+            assert ledger._store._chain.check(connection, EMPTY) == before
 
 
 def shortened(where: str, digest: str) -> tuple[str, ...]:

@@ -71,6 +71,20 @@ def test_adding_is_associative_and_commutative_and_nothing_adds_nothing(
     assert plain(a + NOTHING) == plain(a)
 
 
+def test_packets_that_are_refused_cost_no_work_for_each_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    announcement = announcement_of("rr")
+    counter, sums = PacketCounter(announcement), []
+    right = Tally.__add__
+
+    def spied(self: Tally, other: Tally) -> Tally:
+        sums.append(1)
+        return right(self, other)
+
+    monkeypatch.setattr(Tally, "__add__", spied)
+    assert counter.of_all([b"no packet"] * 500).rejected == 500
+    assert len(sums) <= 1
+
+
 @pytest.mark.parametrize("name", ["rr", "3nb", "poisson"])
 @searched(given(data=st.data()), examples=30, study=100)
 def test_order_and_bundling_do_not_matter(name: str, data: st.DataObject) -> None:

@@ -21,7 +21,7 @@ def report(number: int) -> bytes:
     return number.to_bytes(16, "big")
 
 
-def release(number: int, n_users: int = 3, *, secret: bool = True) -> CountedRelease:
+def release(number: int, n_users: int = 1, *, secret: bool = True) -> CountedRelease:
     ones, zeros = np.array([number, 2**40]), np.array([0, number])
     return CountedRelease(release_id=report(number), n_users=n_users, secret=secret, ones=ones, zeros=zeros)
 
@@ -35,13 +35,13 @@ def plain(counted: CountedRelease) -> tuple[bytes, int, bool, list[int], list[in
 def test_a_report_is_taken_once_over_all_releases(tmp_path: Path, kept: bool) -> None:
     with ReportRegister(SHOP, tmp_path / "a.reports" if kept else None) as register:
         assert [register.add(report(number)) for number in (1, 2, 1)] == [True, True, False]
-        register.release(release(1))
+        register.release(release(1, 2))
         assert [register.add(report(number)) for number in (1, 2, 3)] == [False, False, True]
         assert report(1) in register
         assert report(4) not in register
         register.release(release(2, secret=False))
         assert sorted(register.reports()) == [report(1), report(2), report(3)]
-        assert [plain(one) for one in register.releases()] == [plain(release(1)), plain(release(2, secret=False))]
+        assert [plain(one) for one in register.releases()] == [plain(release(1, 2)), plain(release(2, secret=False))]
     assert [path.name for path in tmp_path.iterdir()] == (["a.reports"] if kept else [])
 
 
@@ -131,6 +131,57 @@ def test_threads_share_a_register() -> None:
     assert sum(taken) == 200
 
 
+# A file that somebody altered -----------------------------------------------------------------------------------------
+
+MORE = "it does not hold as many reports as its releases have users"
+
+
+@pytest.mark.parametrize(
+    ("attack", "found"),
+    [
+        ("DELETE FROM reports", MORE),
+        ("DELETE FROM reports WHERE release = 2", MORE),
+        ("DELETE FROM releases", MORE),
+        ("DELETE FROM releases WHERE number = 2", MORE),
+        ("DELETE FROM releases WHERE number = 1", "a release is missing"),
+        ("DELETE FROM reports WHERE release = 1; DELETE FROM releases WHERE number = 1", "a release is missing"),
+        ("UPDATE reports SET release = 2", MORE),
+        ("UPDATE releases SET users = 0", MORE),
+        ("UPDATE releases SET users = 'a\n\x1b[31m'", MORE),
+        ("UPDATE releases SET users = -1", MORE),
+        ("INSERT INTO reports VALUES (x'00', 3)", MORE),
+        ("UPDATE releases SET id = 1 << 40 WHERE number = 1", "some ids are not bytes"),  # bytes(1 << 40) takes a TB
+        ("UPDATE reports SET id = 1 << 40 WHERE release = 2", "some ids are not bytes"),
+        ("CREATE TRIGGER t AFTER INSERT ON reports BEGIN DELETE FROM reports; END", "it has a trigger or a view"),
+    ],
+)
+def test_a_file_that_was_made_to_forget_is_refused_in_one_line(tmp_path: Path, attack: str, found: str) -> None:
+    path = tmp_path / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        for number, reports in ((1, (1, 2)), (2, (3,))):
+            assert all(register.add(report(one)) for one in reports)
+            register.release(release(number, len(reports)))
+    ReportRegister(SHOP, path).close()
+    with sqlite3.connect(path) as altered:
+        altered.executescript(attack)
+    altered.close()
+    with pytest.raises(DamagedFileError, match=f"was altered: {found}; restore a copy") as caught:
+        ReportRegister(SHOP, path)
+    assert str(caught.value).isprintable()
+
+
+def test_a_release_of_other_reports_is_not_kept(tmp_path: Path) -> None:
+    """It could not be opened again."""
+    path = tmp_path / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        register.add(report(1))
+        with pytest.raises(InvalidInputError, match="1 reports were added and counts of 2 users are released"):
+            register.release(release(1, 2))
+    with ReportRegister(SHOP, path) as register:
+        assert not register.releases()
+        assert register.add(report(1))
+
+
 # Enrollment -----------------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +192,7 @@ def test_a_token_is_spent_once_and_kept_as_a_hash(tmp_path: Path) -> None:
         assert [register.spend(token) for token in (first, first, b"forged", None)] == [True, False, False, False]
         with pytest.raises(InvalidInputError, match="issue all tokens before the first report"):
             register.issue()
+        register.add(report(1))
         register.release(release(1))
         assert register.spend(second)  # and then the process ends before it releases
     assert first not in path.read_bytes()
