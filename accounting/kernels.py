@@ -153,10 +153,6 @@ class KernelFacts:
         per_class = self.n_repetitions * self.n_coordinates
         return per_class if self.joint_classes is None else (per_class + 1) * self.joint_classes
 
-    def message_bits(self, content_bits: int) -> int:
-        """Bits of one message: ⌈log₂ IQ⌉ that name its instance, and its content; at least one."""
-        return max(1, (self.n_instances - 1).bit_length() + content_bits)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:

@@ -31,6 +31,7 @@ from accounting.errors import (
 from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BITSUMS, BitsumProtocol, rebuild
+from accounting.mechanisms.bitsum_protocol import message_bits
 from accounting.request import PlanRequest
 
 if TYPE_CHECKING:
@@ -205,9 +206,15 @@ class Plan:
                 raise InvalidInputError(f"{difference}; the plan was altered: plan again.")
 
     def recomputed(self) -> Plan:
-        """The plan that follows from this one's request, accountant and parameters: what all its numbers should be."""
-        rung = LADDER[require_choice("accountant", self.accountant, LADDER)]
-        return assemble(self.request, self.protocol(), rung, self.reasons)
+        """The plan that follows from this one's request, accountant and parameters: what all its numbers should be.
+
+        Documents of up to 0.2.0 say how many bits a user sends if all messages name their instance; so does then this.
+        """
+        rung, law = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
+        plan = assemble(self.request, law, rung, self.reasons)
+        bits = message_bits(self.request.facts().n_instances, law.content_bits, in_order=False)
+        named = plan.messages_per_user * bits
+        return dataclasses.replace(plan, bits_per_user=named) if self.bits_per_user == named else plan
 
     def sha256(self) -> str:
         """Names the plan by its document: with sorted names and no spaces, in UTF-8."""
@@ -270,7 +277,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
         sup_rmse_bound=None if request.joint else sup_error_bound(facts, n, protocol.rmse(n)),
         error=prediction(request, protocol),
         messages_per_user=messages,
-        bits_per_user=messages * facts.message_bits(protocol.content_bits),
+        bits_per_user=messages * protocol.message_bits(facts.n_instances),
         baselines=() if delta == 0.0 else baselines(facts, n, epsilon=epsilon, delta=delta, share=share),
         contract=contract,
         reasons=reasons,

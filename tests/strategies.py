@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.numerics.profile import Pair
-from privkde.protocol.messages import Messages, WireFormat
+from privkde.protocol.messages import WireFormat
+from tests.privkde.packets import Listed
 from verification.exact.rational_twins import ExactPair, Law
 
 Test = Callable[..., None]
@@ -137,33 +138,39 @@ def contracts() -> st.SearchStrategy[Contract]:
 
 
 def wire_formats() -> st.SearchStrategy[WireFormat]:
-    """All widths of a message from 1 to 18 bits, at and around the powers of two."""
+    """Sparse ones of all widths of a message from 1 to 18 bits, at and around the powers of two; and dense ones."""
     edges = st.builds(lambda power, move: max(1, 2**power + move), st.integers(0, 17), st.integers(-1, 1))
-    return st.builds(
+    sparse = st.builds(
         WireFormat,
         collection=st.binary(min_size=8, max_size=8),
         n_instances=st.one_of(edges, st.integers(1, 70_000)),
         content_bits=st.integers(0, 1),
         most_messages=st.integers(50, 1000),
     )
-
-
-def messages(wire: WireFormat, most: int = 40) -> st.SearchStrategy[Messages]:
-    """Messages of this format; without content, every one of them is a one."""
-    single = st.tuples(
-        st.one_of(st.integers(0, wire.n_instances - 1), st.just(wire.n_instances - 1)),
-        st.integers(0, 1) if wire.content_bits else st.just(1),
-    )
-    return st.builds(
-        lambda n_users, pairs, packet_id, secret: Messages(
-            n_users,
-            np.array([instance for instance, _ in pairs], np.int64),
-            np.array([bit for _, bit in pairs], np.uint8),
-            packet_id,
-            secret,
+    dense = st.builds(
+        lambda collection, n_instances: WireFormat(
+            collection=collection, n_instances=n_instances, content_bits=1, most_messages=n_instances, dense=True
         ),
-        st.one_of(st.integers(1, 3), st.integers(1, 10**9)),
-        st.lists(single, max_size=most),
-        st.binary(min_size=16, max_size=16),
-        st.booleans(),
+        st.binary(min_size=8, max_size=8),
+        st.integers(1, 40),
     )
+    return st.one_of(sparse, dense)
+
+
+def messages(wire: WireFormat, most: int = 40) -> st.SearchStrategy[Listed]:
+    """Messages of this format: without content all of them ones, dense one of each user in each instance."""
+    marks = {"packet_id": st.binary(min_size=16, max_size=16), "secret": st.booleans()}
+    if wire.dense:
+        ones = st.lists(st.integers(0, 9), min_size=wire.n_instances, max_size=wire.n_instances)
+        return st.builds(
+            lambda n_users, counts, **marked: Listed.of(
+                [(i, int(user < count)) for i, count in enumerate(counts) for user in range(n_users)], n_users, **marked
+            ),
+            st.integers(1, 9),
+            ones,
+            **marks,
+        )
+    instances = st.one_of(st.integers(0, wire.n_instances - 1), st.just(wire.n_instances - 1))
+    single = st.tuples(instances, st.integers(0, 1) if wire.content_bits else st.just(1))
+    users = st.one_of(st.integers(1, 3), st.integers(1, 10**9))
+    return st.builds(Listed.of, st.lists(single, max_size=most), users, **marks)

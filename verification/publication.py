@@ -101,7 +101,7 @@ def _impossible(model: DensityModel) -> list[str]:
         estimates = (sums / announcement.plan.request.facts().bound + n) / 2.0
         counts = (estimates - least) / (next_one - least)
         off = np.abs(counts - np.round(counts)) > LATTICE_SLACK
-        if bitsum.one_message_each:
+        if announcement.plan.protocol().one_message_each:
             off |= (counts < -LATTICE_SLACK) | (counts > n + LATTICE_SLACK)
         if np.any(off):
             breaches.append(f"{int(np.sum(off))} of {len(sums)} sums of group {announcement.group!r} are impossible")

@@ -35,6 +35,8 @@ class BitsumProtocol(abc.ABC):
     """What users and the analyzer do, in the names of `parameters`."""
     content_bits: ClassVar[int] = 1
     """Bits of a message besides the name of its instance."""
+    one_message_each: ClassVar[bool] = False
+    """Whether every user sends exactly one message in every instance: in order they then need no names."""
     spends_delta: ClassVar[bool] = True
     """Whether it needs δ > 0; a law that does not keeps δ = 0 whatever is allowed."""
     takes_noise_shape: ClassVar[bool] = False
@@ -123,6 +125,11 @@ class BitsumProtocol(abc.ABC):
     def messages_per_user(self, mean_bit: float = 0.5) -> float:
         """Expected number of messages that one user sends in one instance."""
 
+    @classmethod
+    def message_bits(cls, n_instances: int) -> int:
+        """Bits of one message in a user's packet."""
+        return message_bits(n_instances, cls.content_bits, in_order=cls.one_message_each)
+
     @abc.abstractmethod
     def most_messages(self, n_instances: int) -> int:
         """Most messages of one user in so many instances, whatever its bits; a packet with more is not taken.
@@ -158,6 +165,14 @@ class BitsumProtocol(abc.ABC):
             ),
             parameters=self.parameters(),
         )
+
+
+def message_bits(n_instances: int, content_bits: int, *, in_order: bool) -> int:
+    """Bits of one message of one user: ⌈log₂ K⌉ that name its instance, and its content; at least one.
+
+    Messages that are `in_order`, one in each instance, need no names.
+    """
+    return max(1, content_bits + (0 if in_order else (n_instances - 1).bit_length()))
 
 
 @lru_cache(maxsize=2)

@@ -50,6 +50,7 @@ class RandomizedResponse(BitsumProtocol):
         "each user reports each bit, flipped with probability p = flip_probability;"
         " the analyzer computes (count − n·p)/(1 − 2p)"
     )
+    one_message_each: ClassVar[bool] = True
     noise_depends_on_users: ClassVar[bool] = True
 
     flip_probability: float

@@ -279,15 +279,18 @@ def _mutated_packet(honest: bytes, chance: random.Random) -> bytes:
 
 
 def _accept_packet(packet: bytes) -> None:
-    """A packet is of one collection at most; its messages are written as the same bytes."""
+    """A packet is of one collection at most; written again it holds the same, and counts are the same bytes."""
     refused: PrivkdeError | None = None
     for wire, _ in _sent():
         try:
-            messages = wire.decode(packet)
+            counted = wire.counts(packet)
         except PrivkdeError as error:
             refused = error
             continue
-        assert wire.encode(messages) == packet
+        again = wire.encode(counted)
+        assert again == packet or not wire.dense
+        assert str(wire.counts(again)) == str(counted)
+        assert len(again) == len(packet)
         return
     assert refused is not None
     raise refused

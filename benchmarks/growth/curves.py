@@ -121,30 +121,29 @@ def _randomizing() -> tuple[Curve, ...]:
 
 
 def _analyzing() -> tuple[Curve, ...]:
-    bits = "messages, each of ⌈log₂ of the instances⌉ + 1 bits that are unpacked one by one"
-    held = "all messages of a packet are unpacked at once"
+    held = "all packets are held, one bit for each user and instance"
     return (
         Curve(
             operation="analyze", against=USERS, name="users", values=doubling(2_048, 6), fixed=RUN,
-            time=Expected(1, "nI messages"), memory=Expected(1, held),
+            time=Expected(1, "nI bits"), memory=Expected(1, held),
         ),
         Curve(
             operation="analyze", against=DIM, name="dim", values=doubling(16, 4, 4), fixed=RUN,
-            time=Expected(0, "I is fixed: no message depends on d"), memory=Expected(0, "no message depends on d"),
+            time=Expected(0, "I is fixed: no bit depends on d"), memory=Expected(0, "no bit depends on d"),
         ),
         Curve(
             operation="analyze", against=REPETITIONS, name="repetitions", values=doubling(16, 6), fixed=RUN,
-            time=Expected(1, f"nI {bits}, which adds a logarithm"), memory=Expected(1, held),
+            time=Expected(1, "nI bits"), memory=Expected(1, held),
         ),
         Curve(
             operation="analyze", against=SEPARATE_CLASSES, name="classes", values=doubling(2, 4),
             fixed={**RUN, "users": 32_768},
             time=Expected(0, "every user takes part in one class only"),
-            memory=Expected(-1, "one packet for each class: the largest one counts, beside all packed ones"),
+            memory=Expected(0, "all packets are held, of whatever class"),
         ),
         Curve(
             operation="analyze", against=JOINT_CLASSES, name="classes", values=doubling(2, 6), fixed=JOINT,
-            time=Expected(1, f"nm(d + 1) {bits}, which adds a logarithm"), memory=Expected(1, held),
+            time=Expected(1, "nm(d + 1) bits"), memory=Expected(1, held),
         ),
     )  # fmt: skip
 

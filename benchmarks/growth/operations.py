@@ -20,12 +20,13 @@ import numpy as np
 
 from accounting import Plan, plan_budget
 from benchmarks.memory import RepeatedRows, peak_memory
+from privkde.bitsum import Tally
 from privkde.draws.randomness import private_randomness
 from privkde.engines.local import collect
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.messages import Messages
+from privkde.protocol.counting import PacketCounter, analyzed
+from privkde.protocol.messages import ID_BYTES
 from privkde.protocol.model import FeatureSums
-from privkde.protocol.parties import Analyzer
 from verification.auditing import LAYER_MODULES, audit, collected
 from verification.sabotage.saboteur import forget
 from verification.verdicts import Subject
@@ -86,21 +87,21 @@ def randomize(setting: Setting, document: Setting) -> Work:
 
 
 def analyze(setting: Setting, document: Setting) -> Work:
-    """Unpack everybody's shuffled messages, one packet for each group, count them and estimate sums (`Analyzer`)."""
+    """Unpack and count everybody's packets (`PacketCounter`), and estimate sums (`Analyzer`)."""
     groups, packets = announced(setting, document), []
     users, rng = setting["users"] // len(groups), np.random.default_rng(SEED)
     for group in groups:
-        instances = np.tile(np.arange(group.n_instances), users)
-        bits = rng.integers(0, 2, len(instances), dtype=np.uint8)
-        packets.append(group.wire_format().encode(Messages(users, instances, bits)))
-    del instances, bits
+        bits = rng.integers(0, 2, (users, group.n_instances), dtype=np.uint8)
+        ids = [number.to_bytes(ID_BYTES) for number in range(users)]
+        packets.append(group.wire_format().encode_users(Tally(bits, 1 - bits), ids, secret=False))
+    del bits
 
     def work() -> None:
-        for group, packet in zip(groups, packets, strict=True):
-            analyzer = Analyzer(group)
-            if not analyzer.receive(packet):
+        for group, sent in zip(groups, packets, strict=True):
+            counts = PacketCounter(group).of_all(sent)
+            if counts.rejected:
                 raise AssertionError("a packet was refused: nothing was measured")
-            analyzer.sums()
+            analyzed(group, counts).sums()
 
     return work
 

@@ -67,7 +67,7 @@ BITSUM = (
     ("Π", "accounting.mechanisms.bitsum_protocol.BitsumProtocol"),
     ("", "privkde.bitsum.execution.Bitsum"),
     ("b_ij", "privkde.bitsum.execution.Bitsum.respond"),
-    ("Γ̃", "privkde.protocol.messages.Messages"),
+    ("Γ̃", "privkde.protocol.messages.Counted"),
     ("B̃_ij", "privkde.bitsum.execution.Bitsum.estimate"),
     ("F̃_ij", "privkde.protocol.parties.Analyzer.sums"),
     ("K̃_c(y)", "privkde.protocol.model.DensityModel.densities"),

@@ -32,11 +32,15 @@ class Tally:
     @staticmethod
     def nothing(shape: Shape) -> Tally:
         """No messages."""
-        zeros = np.zeros(shape, np.int64)
-        return Tally(zeros, zeros)
+        return Tally(np.zeros(shape, np.int64), np.zeros(shape, np.int64))
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(self.ones + other.ones, self.zeros + other.zeros)
+
+    def include(self, other: Tally) -> None:
+        """Add another tally to this one, in its own arrays."""
+        np.add(self.ones, other.ones, out=self.ones)
+        np.add(self.zeros, other.zeros, out=self.zeros)
 
     def over_users(self) -> Tally:
         """Summed over the first axis."""
@@ -60,8 +64,6 @@ class Bitsum(abc.ABC):
     """
 
     name: ClassVar[str]
-    one_message_each: ClassVar[bool] = False
-    """Whether every user sends exactly one message in every instance."""
 
     flip: float = 0.0
     """Probability that a bit is reported wrong."""
@@ -80,8 +82,12 @@ class Bitsum(abc.ABC):
         """The messages that carry these bits, one tally for each bit."""
 
     def noise(self, n_users: int, shape: Shape, stream: ByteStream) -> Tally:
-        """The noise messages of `n_users` users together, an independent draw for each entry of `shape`."""
-        return Tally.nothing(shape)
+        """The noise messages of `n_users` users together, an independent draw for each entry of `shape`.
+
+        By default none, in bytes and in one place: bits to which they are added stay bytes.
+        """
+        none = np.broadcast_to(np.uint8(0), shape)
+        return Tally(none, none)
 
     @abc.abstractmethod
     def estimate(self, tally: Tally, n_users: int) -> NDArray[np.float64]:

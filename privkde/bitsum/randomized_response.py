@@ -21,7 +21,6 @@ class RandomizedResponseBitsum(Bitsum):
     """Randomized response: the flip is part of `respond`, so that rounding and flipping are one exact draw."""
 
     name: ClassVar[str] = RandomizedResponse.name
-    one_message_each: ClassVar[bool] = True
 
     @staticmethod
     def of(law: RandomizedResponse) -> RandomizedResponseBitsum:

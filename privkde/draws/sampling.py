@@ -28,6 +28,7 @@ WORD = 64
 FLOAT_MARGIN = 2.0**-50
 """Twice the largest error of a float64 comparison between U and a threshold (docs/proofs/sampling.md, Lemma 2)."""
 
+_AT_ONCE = 1 << 16  # keys of a permutation that are drawn or compared together
 ROWS_PER_BYTE = 255
 """The largest number of 0/1 rows whose sums fit into a byte."""
 
@@ -186,17 +187,37 @@ def integers_below(bound: int, shape: Shape, stream: ByteSource) -> NDArray[np.i
 
 
 def permutation(length: int, stream: ByteSource) -> NDArray[np.int64]:
-    """A uniformly random order of 0, …, length − 1: the ranks of 64-bit keys, all drawn again if two are equal.
+    """A uniformly random order of 0, …, length − 1: by random keys, those with equal keys in a random order.
 
-    Exactly uniform: distinct independent keys are in every order equally likely.
+    A word of 64 bits is a key above the number that it is drawn for; sorting words takes no memory besides theirs.
+    Exactly uniform: which number has which key, and the order among equal keys, do not depend on the numbers.
+    Source: docs/proofs/sampling.md.
     """
     require_integer("length", length, low=0, high=2**40)
-    while True:
-        keys = _as_words(stream.take(8 * length).reshape(-1, 8))
-        order = np.argsort(keys, kind="stable")
-        ranked = keys[order]
-        if not np.any(ranked[1:] == ranked[:-1]):
-            return order.astype(np.int64, copy=False)
+    low = np.uint64((1 << max(0, length - 1).bit_length()) - 1)
+    words = np.empty(length, np.uint64)
+    for at in range(0, length, _AT_ONCE):
+        part = words[at : at + _AT_ONCE]
+        part[:] = _as_words(stream.take(8 * len(part)).reshape(-1, 8))
+        part &= ~low
+        part |= np.arange(at, at + len(part), dtype=np.uint64)
+    words.sort()
+    _shuffle_ties(words, low, stream)
+    words &= low
+    return words.view(np.int64)
+
+
+def _shuffle_ties(words: NDArray[np.uint64], low: np.uint64, stream: ByteSource) -> None:
+    """Put sorted words whose bits above `low` are equal in a uniformly random order."""
+    pairs = [np.zeros(0, np.int64)]
+    for at in range(0, len(words) - 1, _AT_ONCE):
+        part = words[at : at + _AT_ONCE + 1]
+        pairs.append(at + np.flatnonzero((part[1:] ^ part[:-1]) <= low))
+    firsts = np.concatenate(pairs)
+    if len(firsts):
+        tied = np.union1d(firsts, firsts + 1)
+        mixed = words[tied][permutation(len(tied), stream)]
+        words[tied] = mixed[np.argsort(mixed & ~low, kind="stable")]
 
 
 def normals(shape: Shape, stream: ByteSource) -> NDArray[np.float64]:

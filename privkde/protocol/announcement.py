@@ -94,6 +94,7 @@ class Announcement:
             n_instances=self.n_instances,
             content_bits=law.content_bits,
             most_messages=law.most_messages(self.n_instances),
+            dense=law.one_message_each,
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class PacketCounter:
             return replace(self.nothing, rejected=1)
         if register is not None and not register.add(counted.packet_id):
             return replace(self.nothing, repeated=1, secret=counted.secret)
-        return PartialCounts(tally=counted.tally, n_users=1, secret=counted.secret)
+        return PartialCounts(tally=self.nothing.tally + counted.tally, n_users=1, secret=counted.secret)
 
     def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
         """The counts of many packets; one that is refused costs no work for each instance."""

@@ -17,7 +17,7 @@ from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
-from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, Messages, WireFormat
+from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, WireFormat
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.report_register import CountedRelease, ReportRegister
 from privkde.storage.user_blocks import Index
@@ -100,8 +100,7 @@ class Randomizer:
         """
         source = stream or self._stream
         tally = self.tally(x, classes, stream=source, numbers=numbers)
-        users = zip(tally.ones, tally.zeros, new_ids(len(tally.ones), source), strict=True)
-        return [self._wire.encode(Messages.of_one_user(*user, secret=source.secret)) for user in users]
+        return self._wire.encode_users(tally, new_ids(len(tally.ones), source), secret=source.secret)
 
     def packet(self, x: Vectors, class_number: int | None = None) -> bytes:
         """The packet of one user with the vector `x` and, with joint labels, its class."""
@@ -126,20 +125,17 @@ def register_of(announcement: Announcement, given: ReportRegister | None) -> Rep
 class Admission:
     """What a shuffler takes: a packet of this collection, from exactly one user, whole or not at all.
 
-    It also checks that a user sends exactly one message in each instance, where the protocol (`rr`) says so. A packet
-    that is longer than any of an honest user is refused by its header (docs/proofs/limits.md).
+    A packet that is longer than any of an honest user is refused by its header (docs/proofs/limits.md). Where the
+    protocol (`rr`) says that a user sends exactly one message in each instance, no other packet can be written.
     """
 
     def __init__(self, announcement: Announcement) -> None:
         self._wire = announcement.wire_format()
-        self._one_each = announcement.bitsum().one_message_each
 
     def counts(self, packet: bytes) -> Counted | None:
         """What a packet that is taken holds; None if it is refused."""
         counted = _counted(self._wire, packet)
-        if counted is None or counted.n_users != 1 or (self._one_each and not _one_each(counted.tally, 1)):
-            return None
-        return counted
+        return counted if counted is not None and counted.n_users == 1 else None
 
 
 def _counted(wire: WireFormat, packet: bytes) -> Counted | None:
@@ -149,12 +145,11 @@ def _counted(wire: WireFormat, packet: bytes) -> Counted | None:
         return None
 
 
-def _one_each(tally: Tally, n_users: int) -> bool:
-    return bool(np.all(tally.ones + tally.zeros == n_users))
-
-
 class Shuffler:
     """Collects users' packets and releases their messages in a uniformly random order, and nothing else.
+
+    It holds no packets: only how many ones and zeros came in each instance, which is all that a random order leaves. A
+    release is listed from these counts and shuffled, or is the counts where packets are dense (`WireFormat`).
 
     What it refuses (`Admission`) is counted in `rejected`; the sender then did not take part. A report that was taken
     before, by its id, is counted in `repeated` and nowhere else: also after a release and, with a `register` in a file,
@@ -182,8 +177,9 @@ class Shuffler:
         self._request = announcement.plan.request
         self._register = register_of(announcement, register)
         self._admit = admit
-        self._held: list[bytes] = []
         self._lock = threading.Lock()
+        self._secret = True
+        self._forget()
         self.rejected = 0
         self.repeated = 0
 
@@ -201,7 +197,9 @@ class Shuffler:
                 self.rejected += 1
                 return False
             self._register.add(counted.packet_id)
-            self._held.append(packet)
+            self._tally.include(counted.tally)
+            self._n_users += 1
+            self._secret = self._secret and counted.secret
             return True
 
     def release(self) -> bytes:
@@ -210,20 +208,23 @@ class Shuffler:
         Several releases are fine, each for enough users: nobody is in two of them. The register knows of a release
         before it is returned, so that an interruption cannot repeat it.
         """
-        refuse_too_few(len(self._held), self._request, self.rejected, self.repeated)
-        held = [self._wire.decode(packet) for packet in self._held]
-        instances = np.concatenate([np.zeros(0, np.int64), *(messages.instances for messages in held)])
-        bits = np.concatenate([np.zeros(0, np.uint8), *(messages.bits for messages in held)])
-        order = permutation(len(instances), self._stream)
-        (release_id,) = new_ids(1, self._stream)
-        secret = self._stream.secret and all(messages.secret for messages in held)
-        packet = self._wire.encode(Messages(len(held), instances[order], bits[order], release_id, secret))
-        tally = self._wire.counts(packet).tally
-        self._register.release(
-            CountedRelease(release_id=release_id, n_users=len(held), secret=secret, ones=tally.ones, zeros=tally.zeros)
-        )
-        self._held = []
-        return packet
+        with self._lock:
+            refuse_too_few(self._n_users, self._request, self.rejected, self.repeated)
+            (release_id,) = new_ids(1, self._stream)
+            counted = Counted(self._n_users, self._tally, release_id, self._stream.secret and self._secret)
+            packet = self._wire.encode(counted, lambda count: permutation(count, self._stream))
+            n_users, (ones, zeros) = counted.n_users, (counted.tally.ones, counted.tally.zeros)
+            self._register.release(
+                CountedRelease(release_id=release_id, n_users=n_users, secret=counted.secret, ones=ones, zeros=zeros)
+            )
+            self._forget()
+            return packet
+
+    def _forget(self) -> None:
+        """Nobody has sent anything since the last release."""
+        self._tally = Tally.nothing((self._wire.n_instances,))
+        self._n_users = 0
+        self._secret = True
 
 
 class Analyzer:
@@ -237,7 +238,6 @@ class Analyzer:
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self._wire = announcement.wire_format()
-        self._one_each = announcement.bitsum().one_message_each
         self.tally = Tally.nothing((announcement.n_instances,))
         self.n_users = 0
         self.secret = True
@@ -251,7 +251,7 @@ class Analyzer:
         if counted is not None and counted.packet_id in self.releases:
             self.repeated += 1
             return False
-        if counted is not None and not self._breaks_one_each(counted.tally, counted.n_users):
+        if counted is not None:
             self.add(counted.tally, counted.n_users, secret=counted.secret, releases=[counted.packet_id])
             return True
         self.rejected += 1
@@ -292,7 +292,7 @@ class Analyzer:
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
         refuse_too_few(self.n_users, self.announcement.plan.request)
-        if self._breaks_one_each(self.tally, self.n_users):
+        if self._wire.dense and not np.all(self.tally.ones + self.tally.zeros == self.n_users):
             raise InvalidInputError(
                 f"some instance does not hold exactly one message of each of the {self.n_users} users;"
                 " messages were lost or added on the way, so nothing may be published."
@@ -300,9 +300,6 @@ class Analyzer:
         bound = self.announcement.plan.request.facts().bound
         estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
         return (2.0 * estimate - self.n_users) * bound
-
-    def _breaks_one_each(self, tally: Tally, n_users: int) -> bool:
-        return self._one_each and not _one_each(tally, n_users)
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
 from accounting.kernels import DEFAULT_BIAS, KERNELS, KernelFacts, kernel_named
-from accounting.mechanisms import PoissonNoise, RandomizedResponse
 from accounting.numerics.pmf import Array
 
 HASHED = ("laplacian", "exponential")
@@ -127,13 +126,6 @@ def test_one_hot_features_touch_two_coordinates_by_enumeration() -> None:
 def test_one_bucket_more_than_twice_the_support_is_not_touched() -> None:
     assert facts("laplacian", 4, 1, bias=0.5).touched.per_group == 2
     assert facts("laplacian", 4, 1, bias=0.5).n_coordinates == 2
-
-
-@pytest.mark.parametrize(("repetitions", "bits"), [(1, 1), (2, 2), (3, 3), (4, 3), (768, 11), (1024, 11), (1025, 12)])
-def test_bits_name_the_instance_and_the_content(repetitions: int, bits: int) -> None:
-    one = facts("gaussian", 4, repetitions)
-    assert one.message_bits(RandomizedResponse.content_bits) == bits
-    assert one.message_bits(PoissonNoise.content_bits) == max(1, bits - 1)
 
 
 # --- features stay in their box -------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import json
@@ -198,6 +199,9 @@ def test_documents_from_before_there_were_schedules_load_with_their_hash(name: s
     assert plan.sha256() == hashlib.sha256(canonical.encode()).hexdigest()
     assert plan.to_json() == document
     plan.verify()
+    assert plan.bits_per_user == 3 * plan.messages_per_user, "messages named their instances, and may have"
+    other = dataclasses.replace(plan, bits_per_user=2 * plan.messages_per_user)
+    assert other.recomputed().bits_per_user == plan.messages_per_user
     assert (plan.request.releases, plan.request.dropout, plan.request.colluders) == (1, 0.0, 0.0)
 
 

@@ -5,7 +5,6 @@ import numpy as np
 from privkde import Analyzer, Announcement, Randomizer, Shuffler
 from privkde.draws.randomness import private_randomness
 from privkde.protocol.inputs import checked_vectors
-from privkde.protocol.messages import Messages
 from privkde.protocol.model import FeatureSums
 from privkde.protocol.parties import new_ids
 from tests.privkde.unplanned import announced, small_laws
@@ -21,8 +20,7 @@ def packets(announcement: Announcement) -> list[bytes]:
     features = family.scaled_features(vectors)
     bits = bitsum.respond(features, stream)
     tally = bitsum.inputs(bits, stream) + bitsum.noise(1, bits.shape, stream)
-    users = zip(tally.ones, tally.zeros, new_ids(len(X), stream), strict=True)
-    return [announcement.wire_format().encode(Messages.of_one_user(*user, secret=False)) for user in users]
+    return announcement.wire_format().encode_users(tally, new_ids(len(X), stream), secret=False)
 
 
 def test_the_steps_in_order_are_what_the_parties_do() -> None:

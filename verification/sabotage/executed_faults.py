@@ -101,18 +101,19 @@ def public_draws(_: Right, self: Bitsum, scaled: NDArray[np.float32], stream: By
     return bernoulli(scaled, public_stream("00" * 16), flip=self.flip)
 
 
-@fault("shuffler keeps the order", RESPONSE, parties, "permutation")
+@fault("shuffler keeps the order", CORRELATED, parties, "permutation")
 def same_order(_: Right, count: int, stream: ByteStream) -> NDArray[np.int64]:
-    """Messages leave the shuffler in the order in which they came."""
+    """Messages leave the shuffler sorted, in the order in which it lists them."""
     return np.arange(count)
 
 
 @fault("packets held twice", RESPONSE, Shuffler, "receive")
 def twice_held(right: Right, self: Shuffler, packet: bytes) -> bool:
     """The shuffler takes every user's packet twice, so everybody weighs double and is hidden half."""
-    taken = bool(right(self, packet))
-    if taken:
-        self._held.append(self._held[-1])
+    taken, counted = bool(right(self, packet)), self._admission.counts(packet)
+    if taken and counted is not None:
+        self._tally.include(counted.tally)
+        self._n_users += 1
     return taken
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
 from accounting.guarantee import View
-from accounting.mechanisms import single_noise
+from accounting.mechanisms import RandomizedResponse, ThreeNegativeBinomial, single_noise
 from accounting.mechanisms.single_noise import NegativeBinomialNoise, PoissonNoise, SingleNoise
 from accounting.numerics import pmf
 from accounting.numerics.pmf import Pmf
@@ -220,3 +220,10 @@ def test_a_mean_outside_the_law_is_rejected(bad: object) -> None:
 def test_negative_binomials_outside_the_law_are_rejected(shape: float, p: float, name: str) -> None:
     with pytest.raises(InvalidInputError, match=name):
         negative_binomial(shape, p)
+
+
+@pytest.mark.parametrize(("n_instances", "bits"), [(1, 1), (2, 2), (3, 3), (4, 3), (768, 11), (1024, 11), (1025, 12)])
+def test_bits_name_the_instance_and_the_content(n_instances: int, bits: int) -> None:
+    assert ThreeNegativeBinomial.message_bits(n_instances) == bits
+    assert PoissonNoise.message_bits(n_instances) == max(1, bits - 1)
+    assert RandomizedResponse.message_bits(n_instances) == 1, "in order they need no names"

@@ -1,6 +1,8 @@
 """Draws from bytes: decisions against exact fractions at adversarial bytes, and who consumes which byte."""
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
@@ -14,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from accounting.errors import InvalidInputError
+from privkde.draws import sampling
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import (
     FLOAT_MARGIN,
@@ -25,6 +28,7 @@ from privkde.draws.sampling import (
     normals,
     permutation,
 )
+from tests.memory import peak
 from tests.strategies import searched
 
 
@@ -334,15 +338,56 @@ def keys(*numbers: int) -> bytes:
 @pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
 def test_every_order_of_the_keys_gives_its_own_permutation(length: int) -> None:
     """Distinct i.i.d. keys are equally likely in every order, and orders and permutations correspond one to one."""
-    orders = list(permutations([3, 2**63, 2**63 + 1, 2**64 - 1, 5][:length]))
+    orders = list(permutations([8, 2**63, 2**63 + 8, 2**64 - 1, 16][:length]))
     seen = {tuple(permutation(length, Script(keys(*order))).tolist()) for order in orders}
     assert seen == set(permutations(range(length)))
 
 
-def test_equal_keys_are_all_drawn_again() -> None:
-    script = Script(keys(9, 4, 9) + keys(7, 7, 7) + keys(30, 10, 20))
-    assert permutation(3, script).tolist() == [1, 2, 0]
-    assert script.taken == 72
+@pytest.mark.parametrize(
+    ("drawn", "order"),
+    [
+        (keys(4, 0, 4) + keys(0, 2), [1, 0, 2]),
+        (keys(4, 0, 4) + keys(2, 0), [1, 2, 0]),
+        (keys(4, 0, 5) + keys(3, 2) + keys(0, 2), [1, 0, 2]),  # the last bits hold the number; a tie again
+        (keys(0, 4, 0, 4) + keys(16, 8, 4, 12), [2, 0, 1, 3]),
+        (keys(0, 4, 0, 4) + keys(8, 16, 12, 4), [0, 2, 3, 1]),
+        (keys(7, 7, 7) + keys(32, 12, 20), [1, 2, 0]),
+    ],
+)
+def test_those_with_equal_keys_are_shuffled_among_themselves(drawn: bytes, order: list[int]) -> None:
+    script = Script(drawn)
+    assert permutation(len(order), script).tolist() == order
+    assert script.taken == len(drawn)
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_every_order_is_equally_likely_with_keys_of_one_bit(length: int) -> None:
+    """Enumerated over the keys of the first round, 0 or 1, times all orders of those that are tied."""
+    seen: Counter[tuple[int, ...]] = Counter()
+    for bits in itertools.product([0, 2**63], repeat=length):
+        tied = sum(n for n in Counter(bits).values() if n > 1)
+        again = list(permutations(range(8, 8 * tied + 8, 8)))
+        for order in again:
+            found = permutation(length, Script(keys(*bits) + keys(*order)))
+            seen[tuple(found.tolist())] += math.factorial(5) // len(again)
+    assert seen.keys() == set(permutations(range(length)))
+    assert len(set(seen.values())) == 1
+
+
+@pytest.mark.parametrize("together", [1, 3, 8])
+def test_drawing_a_few_at_a_time_gives_the_same_order(together: int) -> None:
+    data = np.random.default_rng(together).bytes(8 * 200) + keys(*range(0, 8 * 256 * 200, 8 * 256))
+    data = b"".join(bytes([data[at] & 15]) + bytes(6) + data[at + 7 : at + 8] for at in range(0, 1600, 8)) + data[1600:]
+    whole = permutation(200, Script(data)).tolist()
+    assert sorted(whole) == list(range(200))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "_AT_ONCE", together)
+        assert permutation(200, Script(data)).tolist() == whole
+
+
+def test_an_order_takes_eight_bytes_for_each_of_its_numbers() -> None:
+    stream = ByteStream(bytes(32))
+    assert peak(lambda: permutation(10**6, stream)) < 11 * 10**6
 
 
 def test_permutation_of_nothing_and_of_many() -> None:

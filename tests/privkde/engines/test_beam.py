@@ -176,7 +176,7 @@ def watched() -> Iterator[list[bytes]]:
 def leaked(seen: list[bytes], announcement: Announcement) -> int:
     """Users' packets among these bytes, by how every packet of the collection begins."""
     wire = announcement.wire_format()
-    head = MAGIC + bytes([VERSION, wire.width]) + wire.collection
+    head = MAGIC + bytes([VERSION, wire.dense, wire.width]) + wire.collection
     return sum(data.count(head) for data in seen)
 
 

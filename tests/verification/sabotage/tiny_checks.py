@@ -39,7 +39,7 @@ def _kept(subject: Subject, effort: Effort, seed: int) -> Finding:
 
 
 def _order(subject: Subject, effort: Effort, seed: int) -> Finding:
-    """Messages come in by instance; 32 of them leave in that order with probability 1/32! only."""
+    """Messages are listed by instance; 32 of them leave in that order with probability 1/32! only."""
     announcement = Announcement(plan=subject.plan, public_seed="00" * 16)
     shuffler = Shuffler(announcement, stream=private_randomness(seed))
     left = np.asarray(getattr(parties, "permutation")(32, shuffler._stream), np.float64)  # noqa: B009 (as it is now)
@@ -72,7 +72,7 @@ CHECKS = (
         run=_kept,
         applies=lambda subject: subject.plan.request.label_response() is not None,
     ),
-    Check(name="order", layer=Layer.STATISTICAL, about="", run=_order, applies=_is("rr")),
+    Check(name="order", layer=Layer.STATISTICAL, about="", run=_order, applies=_is("3nb")),
     Check(name="fragile", layer=Layer.EXACT, about="", run=_broken, applies=_is("rr")),
     Check(name="noise", layer=Layer.EXACT, about="", run=_noise, applies=_is("poisson")),
 )

@@ -1,7 +1,8 @@
 """Check of the shuffler: is the order in which messages leave it uniformly random?
 
 Two users send messages that all differ. Many small releases show defects of the order of a few messages; a
-large one shows whether messages stay near the place where they came in. All laws are exact, so the level is proved.
+large one shows whether messages stay near the place where they are listed. All laws are exact, so the level is proved.
+Where a release lists no messages but counts them, it may depend on nothing but the counts.
 """
 
 from __future__ import annotations
@@ -16,20 +17,25 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from accounting import Plan
+from accounting.mechanisms import BitsumProtocol
 from accounting.numerics.pmf import Pmf
-from privkde.protocol.messages import Messages
+from privkde.bitsum import Tally
+from privkde.protocol.messages import ID_BYTES, Counted
 from privkde.protocol.parties import Shuffler
 from verification.statistical.execution.count_laws import TAIL, binomial_table, window
 from verification.statistical.execution.stages import one_message_each, private_stream, stage, transparent
 from verification.statistical.goodness_of_fit import Sample, fits_of, fitted_finding
-from verification.verdicts import Effort, Finding, Layer, Subject, check
+from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
 MARKED = 8
 """Messages of each of two users in a small release."""
 RELEASES = 5_000
 LARGE_MARKED = 1 << 15
 """Messages of each of them in a large release; a power of two."""
-_HEADER = struct.Struct("<2sBB8sB16sIQ")
+EXCHANGES = 200
+"""Pairs of releases with equal counts."""
+_HEADER = struct.Struct("<2sBBB8sB16sIQ")
+_ID = slice(14, 30)
 
 
 @check("shuffler-order", Layer.STATISTICAL, "messages leave the shuffler in a uniformly random order")
@@ -40,6 +46,9 @@ def check_order(subject: Subject, effort: Effort, seed: int) -> Finding:
     then of two places half a release apart the later one always holds the later message, which a uniform order shows
     with probability 2^−`LARGE_MARKED`. Larger blocks are found the better the more they leave out.
     """
+    law = transparent(subject.plan, 2)
+    if one_message_each(law):
+        return _only_counts(subject.plan, law, EXCHANGES * effort.scale, seed)
     few = released_orders(subject.plan, MARKED, RELEASES * effort.scale, seed)
     many = released_orders(subject.plan, LARGE_MARKED, effort.scale, seed)
     small = list(_small_samples(few))
@@ -51,6 +60,38 @@ def check_order(subject: Subject, effort: Effort, seed: int) -> Finding:
         note=f"Smallest defect: distance between distribution functions. {len(few):,} releases of {few.shape[1]}"
         f" messages, {len(many)} of {many.shape[1]:,}. Shuffling within blocks of at most {many.shape[1] // 2:,}"
         " messages is found with certainty.",
+    )
+
+
+def _only_counts(plan: Plan, law: BitsumProtocol, pairs: int, seed: int) -> Finding:
+    """Whether two releases tell nothing but equal counts, if users exchange some of their messages, or their turns."""
+    announcement = stage(plan, law, repetitions=2 * MARKED, seed=seed)
+    wire, chance, telling = announcement.wire_format(), private_stream(seed, "exchanges"), 0
+    for number in range(pairs):
+        first, second, where = chance.take(6 * MARKED).reshape(3, -1) % 2
+        crossed = list(np.where(where, [second, first], [first, second]))
+        releases = []
+        for turn, users in enumerate(([first, second], crossed)):
+            shuffler = Shuffler(announcement, stream=private_stream(seed, "shuffler", number, turn))
+            ids = chance.take(2 * ID_BYTES).tobytes()
+            reports = [ids[:ID_BYTES], ids[ID_BYTES:]]
+            for bits, report in zip(users, reports, strict=True):
+                shuffler.receive(wire.encode(Counted(1, Tally(bits, 1 - bits), report)))
+            release = shuffler.release()
+            instances, bits = read_packet(release, law.content_bits)
+            counted = np.bincount(instances[bits == 1], minlength=2 * MARKED)
+            told = np.array_equal(counted, first.astype(np.int64) + second) and release[_ID] not in reports
+            releases.append((told, release[: _ID.start] + release[_ID.stop : -4]))
+        telling += not (releases[0] == releases[1] and releases[0][0])
+    return finding(
+        "A release holds how many ones there are in each instance, and nothing else of who sent what, and when.",
+        statistic=float(telling),
+        bound=0.0,
+        found=f"{telling} of {pairs} pairs of releases do not hold the same counts and nothing else",
+        power=1.0,
+        smallest_detectable_defect=1.0,
+        note="Smallest defect: a pair of releases that differ, or that do not hold the counts. Its id is random and is"
+        " compared with those of reports only.",
     )
 
 
@@ -93,21 +134,19 @@ def _mixture(orders: NDArray[np.int64]) -> Sample:
 def released_orders(plan: Plan, marked: int, releases: int, seed: int) -> NDArray[np.int64]:
     """For each release the numbers of the messages in the order in which they left.
 
-    Two users send `marked` messages each, the first user the lower numbers. If any message was lost or added, nothing
-    counts as shuffled.
+    Two users send `marked` ones each, the first user in the instances with lower numbers. If any message was lost or
+    added, nothing counts as shuffled.
     """
     law = transparent(plan, 2)
-    one_each = one_message_each(law)
-    announcement = stage(plan, law, repetitions=marked if one_each else 2 * marked, seed=seed)
+    announcement = stage(plan, law, repetitions=2 * marked, seed=seed)
     shuffler, wire = Shuffler(announcement, stream=private_stream(seed, "shuffler", marked)), announcement.wire_format()
-    own, ones = np.arange(marked), np.ones(marked, np.uint8)
-    sent = ((own, ones), (own if one_each else own + marked, ones * (not one_each)))
-    kept, orders = np.arange(2 * marked), []
+    kept, none, orders = np.arange(2 * marked), np.zeros(2 * marked, np.int64), []
+    sent = (kept < marked, kept >= marked)
     for number in range(releases):
-        for user, messages in enumerate(sent):
-            shuffler.receive(wire.encode(Messages(1, *messages, (2 * number + user).to_bytes(16))))
-        instances, bits = read_packet(shuffler.release(), law.content_bits)
-        orders.append(instances + (marked * (1 - bits) if one_each else 0))
+        for user, ones in enumerate(sent):
+            tally = Tally(ones.astype(np.int64), none)
+            shuffler.receive(wire.encode(Counted(1, tally, (2 * number + user).to_bytes(ID_BYTES))))
+        orders.append(read_packet(shuffler.release(), law.content_bits)[0])
         if not np.array_equal(np.sort(orders[-1]), kept):
             return np.tile(kept, (releases, 1))
     return np.stack(orders)
@@ -115,11 +154,14 @@ def released_orders(plan: Plan, marked: int, releases: int, seed: int) -> NDArra
 
 def read_packet(packet: bytes, content_bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Instances and bits of a packet, by the description of the wire format and not by its code."""
-    _, _, width, _, _, _, _, count = _HEADER.unpack_from(packet)
+    _, _, dense, width, _, _, _, n_users, count = _HEADER.unpack_from(packet)
     stream = np.unpackbits(np.frombuffer(packet, np.uint8)[_HEADER.size : -4])[: count * width]
     words = np.zeros(count, np.int64)
     for digits in stream.reshape(count, width).T:
         words = 2 * words + digits
+    if dense:
+        instances = np.repeat(np.arange(count), n_users)
+        return instances, (np.tile(np.arange(n_users), count) < words[instances]).astype(np.int64)
     if not content_bits:
         return words, np.ones(count, np.int64)
     return words // 2, words % 2

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from accounting import Plan, PlanRequest
 from accounting.mechanisms import BitsumProtocol
 from accounting.request import ALL_THERE
-from privkde.bitsum import executed
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
@@ -53,7 +52,7 @@ def front_plan(plan: Plan) -> Plan:
 
 def one_message_each(law: BitsumProtocol) -> bool:
     """Whether every user sends one message in every instance; if the law has no twin, as the library says."""
-    return TWINS[law.name].one_message_each if law.name in TWINS else executed(law).one_message_each
+    return TWINS[law.name].one_message_each if law.name in TWINS else law.one_message_each
 
 
 def stage(plan: Plan, law: BitsumProtocol, *, repetitions: int, seed: int) -> Announcement:

@@ -25,10 +25,11 @@ from privkde.engines.local import LocalEngine
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.kernels.lsq_family import KernelChoice
 from privkde.protocol import announcement, parties
-from privkde.protocol.messages import Messages, WireFormat
+from privkde.protocol.messages import Counted, WireFormat
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
 from privkde.storage.report_register import ReportRegister
 from tests.plans import plan_for
+from tests.privkde.packets import Listed, written
 from tests.privkde.unplanned import unplanned
 from tests.verification.subjects import subject
 from verification.statistical.execution import conduct, order, samplers
@@ -202,7 +203,7 @@ def test_what_samplers_claim_to_see_they_see() -> None:
 @pytest.mark.parametrize("name", ["samplers", "bitsum-counts", "shuffler-order"])
 def test_a_finding_is_a_function_of_the_seed(name: str, samples: Callable[[], Any]) -> None:
     with samples():
-        once, again, other = run(name, "rr"), run(name, "rr"), run(name, "rr", seed=2)
+        once, again, other = run(name, "3nb"), run(name, "3nb"), run(name, "3nb", seed=2)
     assert once == again
     assert once.statistic != other.statistic
 
@@ -210,10 +211,14 @@ def test_a_finding_is_a_function_of_the_seed(name: str, samples: Callable[[], An
 def test_packets_are_read_as_they_were_written() -> None:
     for content_bits, bits in ((1, [0, 1, 1, 0]), (0, [1, 1, 1, 1])):
         wire = WireFormat(collection=bytes(8), n_instances=37, content_bits=content_bits, most_messages=10**4)
-        sent = Messages(1, np.array([36, 0, 5, 5]), np.array(bits, np.uint8))
-        instances, read = read_packet(wire.encode(sent), content_bits)
+        sent = Listed.of(zip([36, 0, 5, 5], bits, strict=True))
+        instances, read = read_packet(written(wire, sent), content_bits)
         assert instances.tolist() == [36, 0, 5, 5]
         assert read.tolist() == bits
+    counts = WireFormat(collection=bytes(8), n_instances=3, content_bits=1, most_messages=3, dense=True)
+    instances, read = read_packet(counts.encode(Counted(2, Tally(np.array([0, 2, 1]), np.array([2, 0, 1])))), 1)
+    assert instances.tolist() == [0, 0, 1, 1, 2, 2]
+    assert read.tolist() == [0, 0, 1, 1, 1, 0]
 
 
 # Planted faults.
@@ -264,6 +269,7 @@ def cut_tail(law: DiscreteLaw, shape: Any, stream: ByteStream) -> Any:
 
 HONEST_SAMPLE = DiscreteLaw.sample
 HONEST_RECEIVE = Shuffler.receive
+HONEST_ENCODE = WireFormat.encode
 HONEST_ADD = Analyzer.add
 HONEST_PLAY = LocalEngine().play
 HONEST_INIT = Randomizer.__init__
@@ -408,8 +414,8 @@ ORDERS: dict[str, Any] = {
 
 
 TRIED = (
-    ("kept", "rr"), ("doubled", "poisson"), ("first stays", "rr"), ("blocks of 4096", "poisson"),
-    ("blocks that move", "rr"),
+    ("kept", "3nb"), ("doubled", "poisson"), ("first stays", "3nb"), ("blocks of 4096", "poisson"),
+    ("blocks that move", "3nb"),
 )  # fmt: skip
 
 
@@ -418,7 +424,7 @@ TRIED = (
     [
         pytest.param(planted, kind, marks=() if (planted, kind) in TRIED else pytest.mark.slow)
         for planted in ORDERS
-        for kind in ("rr", "poisson")
+        for kind in ("3nb", "poisson")
     ],
 )
 def test_a_shuffler_with_an_order_is_refuted(planted: str, kind: str) -> None:
@@ -429,7 +435,7 @@ def test_a_shuffler_with_an_order_is_refuted(planted: str, kind: str) -> None:
 def test_small_releases_alone_do_not_see_blocks() -> None:
     """What the large release is for."""
     with mock.patch.object(parties, "permutation", in_blocks_of(16)):
-        few = order.released_orders(subject("rr").plan, order.MARKED, 2_000, 1)
+        few = order.released_orders(subject("poisson").plan, order.MARKED, 2_000, 1)
     assert not any(fit.refuted for fit in fits_of(order._small_samples(few)).values())
 
 
@@ -438,9 +444,34 @@ def test_a_lost_message_is_refuted() -> None:
         assert run("shuffler-order", "poisson").refuted
 
 
+def test_a_release_of_counts_tells_nothing_else() -> None:
+    """Neither the bits of who came last, nor a report's id."""
+    sent: list[Counted] = []
+
+    def last_of_them(wire: WireFormat, counted: Counted, order: Any = None) -> bytes:
+        sent.append(counted)
+        ones = sent[-2].tally.ones if counted.n_users == 2 else counted.tally.ones
+        return HONEST_ENCODE(wire, counted._replace(tally=Tally(ones, counted.n_users - ones)), order)
+
+    def watched(wire: WireFormat, counted: Counted, order: Any = None) -> bytes:
+        sent.append(counted)
+        return HONEST_ENCODE(wire, counted, order)
+
+    def of_a_report(count: int, stream: ByteStream) -> list[bytes]:
+        return [sent[-1].packet_id] * count
+
+    assert not run("shuffler-order", "rr").refuted
+    with mock.patch.object(WireFormat, "encode", last_of_them):
+        assert run("shuffler-order", "rr").refuted
+    with mock.patch.object(WireFormat, "encode", watched), mock.patch.object(parties, "new_ids", of_a_report):
+        assert run("shuffler-order", "rr").refuted
+
+
 def received_twice(self: Shuffler, packet: bytes) -> bool:
-    taken = HONEST_RECEIVE(self, packet)
-    self._held += self._held[-1:] * taken
+    taken, counted = HONEST_RECEIVE(self, packet), self._admission.counts(packet)
+    if taken and counted is not None:
+        self._tally.include(counted.tally)
+        self._n_users += 1
     return taken
 
 
