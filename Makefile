@@ -58,6 +58,7 @@ reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.n
 	@test -n "$(DATA)" || { echo 'say which data: make reproduce DATA="A.npz B.npz" VOCABULARY=V.npz'; exit 2; }
 	$(BIN)/python -m benchmarks.paper --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
 	cp reproduction/results.json docs/results/reproduction.json
+	$(BIN)/python -m benchmarks.classifier --data $(DATA) --output docs/results/classifier.json
 
 bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
 	$(BIN)/python -m benchmarks.beam --output docs/results/beam.json

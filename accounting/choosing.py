@@ -75,7 +75,7 @@ def _calibrate(request: PlanRequest, law: type[BitsumProtocol], say: Progress, *
             target = Target(
                 rung=rung,
                 touched=rung.touched(request.facts()),
-                epsilon=float(request.epsilon),
+                epsilon=request.kde_epsilon,
                 delta=float(request.delta),
                 noise_shape=request.noise_shape,
                 excess_error=request.excess_error,
@@ -138,7 +138,7 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     where = f"the smallest feasible n is about {n:,}" if n else f"no n up to {MOST_USERS:,} is enough"
     per = " per class" if request.n_protocols > 1 else ""
     raise InfeasibleError(
-        f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.epsilon:g},"
+        f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.kde_epsilon:g},"
         f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
         f" {where}{per}; or {protocol.remedy}."
     )

@@ -9,14 +9,12 @@ from typing import Any
 
 from accounting.accuracy.density_error import PredictedError
 from accounting.choosing import Progress, choose, prediction, silent
+from accounting.classifier_model import MODELS
 from accounting.composition import LADDER, PrivacyLossComposition
 from accounting.errors import PrivkdeError
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
 from accounting.registry import AUTO
-from accounting.request import PlanRequest
-
-LABEL_SHARES = (0.5, 0.75, 0.9)
-"""Where joint labels are compared with separate ones, the label gets one of these shares of ε; the best counts."""
+from accounting.request import JOINT, LABEL_SHARES, ONE_PART, SEPARATE, PlanRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,10 +27,16 @@ class Outcome:
     refusal: str = ""
 
     @staticmethod
-    def of(name: str, request: PlanRequest, say: Progress, *, certified: bool = True, **changes: Any) -> Outcome:
-        """Calibrate the request with these changes; a change may be refused, such as a total beyond the largest ε."""
+    def of(
+        name: str, request: PlanRequest, say: Progress, *, certified: bool = True, decide: bool = False, **changes: Any
+    ) -> Outcome:
+        """Calibrate the request with these changes; a change may be refused, such as a total beyond the largest ε.
+
+        With `decide`, the outcome's request names what the planner chooses beside noise.
+        """
         try:
             request = dataclasses.replace(request, **changes)
+            request = request.decided() if decide else request
             return Outcome(name=name, request=request, protocol=choose(request, say, certified=certified)[0])
         except PrivkdeError as error:
             return Outcome(name=name, request=request, protocol=None, refusal=str(error))
@@ -86,12 +90,13 @@ def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> lis
 
     Rungs that do not use shifts have R = 1 unless a bound is given; `pld` is also shown with the planner's R.
     """
-    planned = dataclasses.replace(request, accountant=AUTO).rounding_bound
+    chosen = dataclasses.replace(request, accountant=AUTO)
+    planned = chosen.rounding_bound if chosen.record is None else None
     variants = []
     for name in LADDER:
         variant = dataclasses.replace(request, accountant=name)
         variants.append((name, variant))
-        if name == PrivacyLossComposition.name and variant.rounding_bound != planned:
+        if name == PrivacyLossComposition.name and planned not in (None, variant.rounding_bound):
             variants.append((f"{name}, planned R", dataclasses.replace(variant, bound=planned)))
     return [Outcome.of(name, variant, progress or silent) for name, variant in variants]
 
@@ -101,9 +106,23 @@ def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> l
     outcomes = []
     for name, law in BITSUMS.items():
         shape = request.noise_shape if law.takes_noise_shape else 1
-        changes = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
+        changes: dict[str, Any] = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
         outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
     return outcomes
+
+
+def compare_models(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """Joint labels: the request with each model; one that takes too many messages is listed with its reason.
+
+    Nothing where there is no choice. Not certified: to compare, not to use.
+    """
+    if not request.joint or request.record is None:
+        return []
+    free: dict[str, Any] = {"padded": None, "moment_weight": None, "bound": None, "allow_useless": True}
+    return [
+        Outcome.of(model, request, progress or silent, certified=False, **free, model=model, decide=True)
+        for model in MODELS
+    ]
 
 
 def compare_labels(
@@ -133,19 +152,17 @@ def compare_labels(
 
 def _other_labels(request: PlanRequest, n_classes: int) -> list[dict[str, Any]]:
     """What to change for the other way to protect labels; numbers are per class with separate labels only."""
-    if request.label_epsilon is not None:
-        total = float(request.epsilon) + request.releases * float(request.label_epsilon)
-        return [{"labels": "joint", "epsilon": total, "label_epsilon": None, **_headcounts(request, n_classes)}]
-    splits = [(part * float(request.epsilon), (1.0 - part) * float(request.epsilon)) for part in LABEL_SHARES]
-    return [
-        {
-            "labels": "separate",
-            "epsilon": features,
-            "label_epsilon": label / request.releases,  # every release reports the label again
-            **_headcounts(request, 1.0 / n_classes),
-        }
-        for label, features in splits
-    ]
+    if request.separate:
+        return [{"labels": JOINT, **ONE_PART, **_headcounts(request, n_classes)}]
+    parts = [share * float(request.epsilon) / request.releases for share in LABEL_SHARES]
+    fewer = {
+        "model": AUTO,
+        "padded": None,
+        "moment_weight": None,
+        "bound": None,
+        **_headcounts(request, 1.0 / n_classes),
+    }
+    return [{"labels": SEPARATE, "label_epsilon": label, **fewer} for label in parts]
 
 
 def _headcounts(request: PlanRequest, scale: float) -> dict[str, Any]:
@@ -174,4 +191,4 @@ def _predicted(outcome: Outcome) -> str:
     if request.label_epsilon is None:
         return f"joint ε = {request.epsilon:g}: {error}"
     times = "" if request.releases == 1 else f"{request.releases}·"
-    return f"separate ε = {request.epsilon:g} + {times}{request.label_epsilon:g}: {error}"
+    return f"separate ε = {request.kde_epsilon:g} + {times}{request.label_epsilon:g}: {error}"

@@ -11,6 +11,7 @@ from accounting.contract import Contract, Evidence, EvidenceKind
 from accounting.guarantee import Adjacency, Guarantee, View, compose_basic
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BitsumProtocol, LabelResponse
+from accounting.record_vector import RecordVector
 
 READ_OFF_CLASSES = "the set of classes may be published although it was read off the labels: no promise here covers it"
 """One more hypothesis where classes were not declared beforehand; nothing checks it."""
@@ -18,6 +19,8 @@ READ_OFF_CLASSES = "the set of classes may be published although it was read off
 
 def rounding_contract(facts: KernelFacts) -> Contract:
     """Randomized rounding of f(x)/R to bits: unbiased, bounds what a user can touch, protects nothing by itself."""
+    if facts.record is not None:
+        return _record_contract(facts, facts.record)
     touched, joint = facts.touched_once, facts.joint_classes is not None
     per_class = f"min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
     counted = f"2·{facts.sparsity}·{facts.n_repetitions} + 2" if joint else per_class
@@ -34,6 +37,32 @@ def rounding_contract(facts: KernelFacts) -> Contract:
         checked=(f"{counted} = {touched.total} touched instances" + _in_each(facts.n_releases),),
         assumed=("the client maps any x, however unusual, into [−R, R]^Q with at most S non-zero coordinates",),
         parameters={"bound": facts.bound, "coordinates": facts.n_coordinates, "sparsity": facts.sparsity},
+    )
+
+
+def _record_contract(facts: KernelFacts, record: RecordVector) -> Contract:
+    """The same for whole records that are rotated as one vector: all of its coordinates move, but not far together."""
+    moments = f", second moments of weight {record.moment_weight:g}" if record.n_moments else ""
+    return Contract(
+        component=f"randomized rounding of one rotated vector for features{moments} and label",
+        guarantees=(Guarantee(epsilon=0.0, delta=1.0, adjacency=facts.adjacency, view=View.LOCAL),),
+        evidence=Evidence(
+            kind=EvidenceKind.THEOREM,
+            method="replacing (x, c) moves v(x, c) a bounded distance, which rotation keeps and clipping never raises",
+            source="docs/proofs/moments.md, Propositions 1 and 2",
+        ),
+        checked=(
+            f"{record.n_coordinates} coordinates and zeros make {facts.touched_once.total} touched instances"
+            + _in_each(facts.n_releases),
+            f"squared distance ≤ {record.squared_distance:g}, so squared shifts add up to ≤ {facts.squared_shift:.6g}",
+        ),
+        assumed=("the client maps any record, however unusual, into [−R, R]^Q",),
+        parameters={
+            "bound": facts.bound,
+            "coordinates": facts.n_coordinates,
+            "squared_distance": record.squared_distance,
+            "moment_weight": record.moment_weight,
+        },
     )
 
 
@@ -98,7 +127,8 @@ def _in_each(n_releases: int) -> str:
 def _assumed(facts: KernelFacts, n_colluders: int) -> list[str]:
     """What joint labels, schedules and users who are not honest assume of a collection.
 
-    Source: docs/proofs/geometric.md, "Joint labels"; docs/proofs/composition.md, "Schedules" and Lemma 0.
+    Source: docs/proofs/geometric.md, "Joint labels"; docs/proofs/moments.md; docs/proofs/composition.md, "Schedules"
+    and Lemma 0.
     """
     assumed = []
     if facts.joint_classes is not None:

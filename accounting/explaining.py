@@ -55,7 +55,9 @@ def _randomizer(plan: Plan) -> list[str]:
 def _accounting(plan: Plan) -> list[str]:
     facts, rung = plan.request.facts(), LADDER[plan.accountant]
     formula = f"min(2S, Q)·I = min(2·{facts.sparsity}, {facts.n_coordinates})·{facts.n_repetitions}"
-    if plan.request.joint:
+    if facts.record is not None:
+        formula = f"all of {facts.record.n_coordinates} coordinates and zeros"
+    elif plan.request.joint:
         formula = f"2SI + 2 = 2·{facts.sparsity}·{facts.n_repetitions} + 2"
     in_all = (
         "" if facts.n_releases == 1 else f" in each of {facts.n_releases} releases, {plan.instances_per_user} in all"

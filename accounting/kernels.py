@@ -16,6 +16,7 @@ import numpy as np
 from accounting.composition.rung import Touched
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
 from accounting.guarantee import Adjacency
+from accounting.record_vector import TRANSFORM_ERROR, RecordVector
 from accounting.registry import Registry
 
 MOST_REPETITIONS = 10**6
@@ -80,6 +81,8 @@ class KernelFacts:
     """Number of classes, if one collection holds instances for each of them and for their sizes (`joint`)."""
     size_weight: float = 1.0
     """With joint classes: a user's bit for the size of its class is one with probability (1 + w)/2, else (1 − w)/2."""
+    record: RecordVector | None = None
+    """With joint classes: the vector of a whole record, if it is rotated as one; then instances are its coordinates."""
 
     @property
     def touched(self) -> Touched:
@@ -92,9 +95,9 @@ class KernelFacts:
 
         Every user sends a bit in every instance; a zero coordinate is a fair coin whatever x is. So only
         coordinates where f(x) or f(x') is non-zero count: at most 2S per repetition, and at most Q. With joint
-        classes, S·I of either class if the class changes, and two sizes.
+        classes, S·I of either class if the class changes, and two sizes; all, if the whole record is one vector.
         """
-        joint = self.joint_classes is not None
+        joint = self.joint_classes is not None and self.record is None
         return Touched(
             groups=2 * self.sparsity * self.n_repetitions + 2 if joint else self.n_repetitions,
             per_group=1 if joint else min(2 * self.sparsity, self.n_coordinates),
@@ -140,6 +143,13 @@ class KernelFacts:
             replaced_norm=max(self.replaced_norm, 2.0 * self.bound * math.sqrt(shift / i)),
         )
 
+    def size_deviation(self, n_users: int, bitsum_variance: float) -> float:
+        """Joint classes: standard deviation of an estimated size, by rounding and the noise of the bitsum."""
+        if self.record is not None:
+            noise = self.record.noise_deviation(self.bound, n_users, bitsum_variance)
+            return noise / math.sqrt(self.record.size_weight)
+        return math.sqrt(n_users * (1.0 - self.size_weight**2) / 4.0 + bitsum_variance) / self.size_weight
+
     @property
     def paper_touched(self) -> Touched:
         """How the published calibration groups them: identity features compose over the d coordinates."""
@@ -149,9 +159,9 @@ class KernelFacts:
 
     @property
     def n_instances(self) -> int:
-        """All I·Q instances, in each of which every user sends messages; I·Q + 1 for each joint class."""
-        per_class = self.n_repetitions * self.n_coordinates
-        return per_class if self.joint_classes is None else (per_class + 1) * self.joint_classes
+        """All I·Q instances, in each of which every user sends messages; with blocks I·Q + 1 for each joint class."""
+        per_class, blocks = self.n_repetitions * self.n_coordinates, self.joint_classes if self.record is None else None
+        return per_class if blocks is None else (per_class + 1) * blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +233,26 @@ def _inner_product(name: str, dim: int, _repetitions: int, _bias: float, bound: 
         bias=clipping_bias(dim, bound), clipping_bias=clipping_bias(dim, bound), largest_clipping=1.0 - bound,
         feature=0.0, rounding=bound**2, privacy=4.0 * bound**2, replaced_norm=2.0, coordinates_compose=True,
         squared_shift=(NORM_SLACK / bound) ** 2, linear=True, unit_ball=bound >= 1.0,
+    )  # fmt: skip
+
+
+def record_facts(record: RecordVector, bound: float) -> KernelFacts:
+    """x·y of each class, from one rotated and clipped vector v(x, c) for the whole record.
+
+    Σ t² ≤ sup‖v − v'‖²/(4R²). A class sum is off by the rounding of all users and by the noise, and its size by 1/γ
+    times as much. Clipping takes the same share off sums and sizes, so hardly any off the density.
+    Source: docs/proofs/moments.md.
+    """
+    spread = 1.0 + 1.0 / record.size_weight
+    return KernelFacts(
+        name="inner-product", dim=record.dim, n_repetitions=1, n_coordinates=record.padded, bound=bound,
+        sparsity=record.padded, bias=0.0, largest_clipping=1.0, feature=0.0,
+        rounding=record.n_classes * spread * bound**2, privacy=4.0 * spread * bound**2,
+        replaced_norm=math.sqrt(record.squared_distance),
+        squared_shift=record.squared_distance * (NORM_SLACK / (2.0 * bound)) ** 2,
+        joint_classes=record.n_classes, size_weight=math.sqrt(record.size_weight), record=record,
+        shift_condition="; the cosine transform that it computes in single precision is off by at most"
+        f" {TRANSFORM_ERROR:g} of a vector's length, of which it checks that lengths stay as they are",
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from accounting import explaining
 from accounting.accuracy.baselines import Baseline, baselines
 from accounting.accuracy.density_error import PredictedError, sup_error_bound
 from accounting.choosing import prediction
+from accounting.classifier_model import DENSITY
 from accounting.composed_contracts import classifier_contract, kde_contract
 from accounting.composition import LADDER, Rung
 from accounting.contract import Contract
@@ -32,7 +33,7 @@ from accounting.guarantee import Guarantee
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import BITSUMS, BitsumProtocol, rebuild
 from accounting.mechanisms.bitsum_protocol import message_bits
-from accounting.request import PlanRequest
+from accounting.request import JOINT, PlanRequest
 
 if TYPE_CHECKING:
     from accounting.numerics.losses import PrivacyLossDistribution
@@ -125,6 +126,7 @@ class Plan:
             schema = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
             raise InvalidInputError(f"schema={schema!r} is not {SCHEMA!r}; load a file written by `privkde plan`.")
         try:
+            data = {**data, "request": _of_today(data["request"])}
             instance, composition, error = data["instance"], data["composition"], data["error"]
             plan = Plan(
                 request=PlanRequest(**data["request"]),
@@ -188,7 +190,13 @@ class Plan:
         For a plan from somewhere else, such as a file or the announcement of a collection.
         """
         rung, protocol = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
-        epsilon, delta = self.request.epsilon, protocol.promised_delta(self.request.delta)
+        epsilon, delta = self.request.kde_epsilon, protocol.promised_delta(self.request.delta)
+        touched = self.request.facts().touched.total
+        if self.instances_per_user != touched:  # before the accountant works for as many
+            raise InvalidInputError(
+                f"plan.composition.instances_per_user is {self.instances_per_user} and should be {touched}; the plan"
+                " was altered: plan again."
+            )
         if rung.excess(protocol, rung.touched(self.request.facts()), epsilon, delta, certified=True) > 0.0:
             raise InvalidInputError(
                 f"the plan's parameters do not keep ε={epsilon:g}, δ={delta:g} by its accountant {self.accountant!r};"
@@ -244,6 +252,17 @@ def differences(said: Any, follows: Any, tolerance: float, where: str = "plan") 
             yield f"{where} is {reprlib.repr(said)} and should be {reprlib.repr(follows)}"
 
 
+def _of_today(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The request of an old document in today's words: ε was that of the features, and each class had a block."""
+    if request.get("classes") is None or request.keys() & {"features_epsilon", "padded"}:
+        return request
+    if request.get("labels") == JOINT:
+        return {**request, "model": DENSITY, "padded": 0}
+    features, label = request["epsilon"], request["label_epsilon"]
+    total = math.fsum([features, math.fsum([label] * request.get("releases", 1))])
+    return {**request, "epsilon": total, "features_epsilon": features}
+
+
 def _agrees(said: Any, document: Any) -> bool:
     """Whether a document is part of another; names that have a default may be missing."""
     if isinstance(said, Mapping) and isinstance(document, Mapping):
@@ -258,7 +277,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
     facts = request.facts()
     n = request.users_per_protocol
     share = request.users_per_density / n
-    epsilon, delta = float(request.epsilon), protocol.promised_delta(request.delta)
+    epsilon, delta = request.kde_epsilon, protocol.promised_delta(request.delta)
     epsilon_0, delta_0 = _instance_point(request, protocol, rung)
     ladder = {name: _achieved(other, protocol, facts, delta, used=other is rung) for name, other in LADDER.items()}
     contract = _contract(request, protocol, rung)
@@ -287,7 +306,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
 def _instance_point(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> tuple[float, float]:
     """(ε₀, δ₀) of one instance; no promise where it has none."""
     touched, delta = rung.touched(request.facts()), protocol.promised_delta(request.delta)
-    point = rung.instance_point(protocol, touched, request.epsilon, delta)
+    point = rung.instance_point(protocol, touched, request.kde_epsilon, delta)
     return point if math.isfinite(point[0]) else (0.0, 1.0)
 
 
@@ -297,7 +316,7 @@ def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Con
         request.facts(),
         protocol,
         rung,
-        epsilon=float(request.epsilon),
+        epsilon=request.kde_epsilon,
         delta=protocol.promised_delta(request.delta),
         instance_point=_instance_point(request, protocol, rung),
         n_colluders=request.n_colluders,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from accounting.choosing import Choice, Progress, choose, silent
+from accounting.classifier_model import TELLING_DEVIATIONS
 from accounting.comparing import label_advice
 from accounting.plan import Plan, assemble
 from accounting.request import PlanRequest
@@ -14,7 +16,7 @@ def plan_budget(
     *,
     users: int,
     dim: int,
-    kernel: str = "gaussian",
+    kernel: str = "auto",
     repetitions: int | None = None,
     bitsum: str = "rr",
     epsilon: float,
@@ -26,9 +28,14 @@ def plan_budget(
     colluders: float = 0.0,
     classes: int | None = None,
     label_epsilon: float | None = None,
-    labels: str = "separate",
+    features_epsilon: float | None = None,
+    labels: str = "auto",
     bias: float | None = None,
     bound: float | None = None,
+    model: str = "auto",
+    moment_weight: float | None = None,
+    padded: int | None = None,
+    max_messages: float | None = None,
     noise_shape: int = 1,
     excess_error: float | None = None,
     allow_useless: bool = False,
@@ -39,10 +46,10 @@ def plan_budget(
     Args:
         users: number of users that take part
         dim: dimension of the users' vectors
-        kernel: kernel family
+        kernel: kernel family (auto: inner-product for joint labels, else gaussian)
         repetitions: independent repetitions I of the feature map; inner-product has exactly one
         bitsum: bitsum protocol
-        epsilon: final ε of the features (joint labels: of features and label)
+        epsilon: ε that is promised for a whole record: features and label, if any
         delta: final δ; 0 for pure and auto only
         releases: how often the same people take part, with new noise each time; epsilon and delta are for all together
         accountant: rung of the ladder
@@ -53,10 +60,16 @@ def plan_budget(
             number (separate labels: of each class); instead of min_users
         classes: number of classes, at most half of users; separate labels: each runs its own protocol with an even
             share of the users
-        label_epsilon: separate labels: ε of the label's randomized response, in each release
-        labels: how labels are protected (joint: epsilon protects features and label)
+        label_epsilon: separate labels: part of epsilon for the label's randomized response, in each release
+        features_epsilon: separate labels: part of epsilon for the features
+        labels: how labels are protected: by one collection with the features, or by a response of their own (auto:
+            joint, unless a part of epsilon is given for labels or features)
         bias: bias β of the laplacian and exponential families
         bound: inner-product only: bound R of the rounding, after a rotation if below 1
+        model: joint labels: how classes are ranked (auto: the best that messages and noise allow)
+        moment_weight: discriminant only: weight β² of the second moments
+        padded: joint labels: coordinates of a record's rotated vector, zeros included; 0: a block for each class
+        max_messages: joint labels: most coordinates of a record's rotated vector, one message each
         noise_shape: 3nb only: shape k of the noise (1 = the paper's protocol)
         excess_error: 3nb, negative-binomial, pure: extra noise accepted for fewer messages
         allow_useless: plan even if the noise drowns every density
@@ -84,7 +97,12 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
     The plan's request names the bound R it chose.
     """
     say = progress or silent
-    request = dataclasses.replace(request, bound=request.rounding_bound)
+    request, model = request.decided(), request.model_choice()
     protocol, rung, reasons = choice or choose(request, say)
+    reasons = reasons if model is None else (model.reason, *reasons)
+    if request.joint:
+        deviation = request.facts().size_deviation(request.users, protocol.variance(request.users))
+        least = math.ceil(TELLING_DEVIATIONS * deviation)
+        reasons = (*reasons, f"a class of fewer than {least:,} users does not stand out from the noise of its size")
     say(f"ladder at these parameters ({protocol.name})")
     return assemble(request, protocol, rung, reasons)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
 
+from accounting.classifier_model import DENSITY, DISCRIMINANT, MEAN, MODELS, ModelChoice, chosen_model
 from accounting.composition import LADDER
 from accounting.errors import InfeasibleError, InvalidInputError, require_integer
 from accounting.fields import Rule, check_fields, read, stated
@@ -23,10 +24,12 @@ from accounting.kernels import (
     MOST_REPETITIONS,
     KernelFacts,
     kernel_named,
+    record_facts,
 )
-from accounting.mechanisms import BITSUMS, BitsumProtocol, LabelResponse, Pure, bitsums_for
+from accounting.mechanisms import BITSUMS, BitsumProtocol, GaussianMechanism, LabelResponse, Pure, bitsums_for
 from accounting.mechanisms.label_response import LARGEST_LABEL_EPSILON, MOST_CLASSES
 from accounting.mechanisms.three_negative_binomial import LARGEST_SHAPE
+from accounting.record_vector import LARGEST_WEIGHT, RecordVector
 from accounting.registry import AUTO, or_auto
 
 MOST_USERS = 10**9
@@ -38,8 +41,16 @@ LEAST_DELTA = 1e-300
 """The least positive δ: shares of a smaller one are no floating-point numbers, or vanish."""
 ACCOUNTANTS = or_auto(LADDER)
 BITSUM_CHOICES = or_auto(BITSUMS)
-LABELS = ("separate", "joint")
+MODEL_CHOICES = (AUTO, *MODELS)
+MOST_MESSAGES = 400_000
+"""Default limit on the messages of a user for one classifier: 50 kB in packets that list one bit for each instance."""
+SEPARATE, JOINT = LABELS = ("separate", "joint")
 """How labels are protected: by a randomized response of their own, or together with the features."""
+LABEL_CHOICES = (AUTO, *LABELS)
+LABEL_SHARES = (0.5, 0.75, 0.9)
+"""Shares of ε that the planner tries for separate labels."""
+ONE_PART: Mapping[str, Any] = {"label_epsilon": None, "features_epsilon": None}
+"""ε is not divided."""
 ALL_THERE: Mapping[str, Any] = {"min_users": None, "dropout": 0.0, "colluders": 0.0}
 """What a request says of who is there if everybody takes part and is honest."""
 
@@ -50,7 +61,9 @@ class PlanRequest:
 
     users: Annotated[int, Rule("number of users that take part", 2, MOST_USERS)]
     dim: Annotated[int, Rule("dimension of the users' vectors", 1, MOST_DIMENSIONS)]
-    kernel: Annotated[str, Rule("kernel family", choices=KERNELS)] = "gaussian"
+    kernel: Annotated[
+        str, Rule("kernel family (auto: inner-product for joint labels, else gaussian)", choices=or_auto(KERNELS))
+    ] = AUTO
     repetitions: Annotated[
         int | None,
         Rule(
@@ -62,7 +75,8 @@ class PlanRequest:
     ] = None
     bitsum: Annotated[str, Rule("bitsum protocol", choices=BITSUM_CHOICES)] = "rr"
     epsilon: Annotated[
-        float, Rule("final ε of the features (joint labels: of features and label)", 0, LARGEST_EPSILON, above_low=True)
+        float,
+        Rule("ε that is promised for a whole record: features and label, if any", 0, LARGEST_EPSILON, above_low=True),
     ]
     delta: Annotated[float, Rule("final δ; 0 for pure and auto only", 0, LARGEST_DELTA)]
     releases: Annotated[
@@ -119,16 +133,32 @@ class PlanRequest:
     label_epsilon: Annotated[
         float | None,
         Rule(
-            "separate labels: ε of the label's randomized response, in each release",
+            "separate labels: part of epsilon for the label's randomized response, in each release",
             0,
             LARGEST_LABEL_EPSILON,
             above_low=True,
-            unset="none",
+            unset="planned, or what features_epsilon leaves",
+        ),
+    ] = None
+    features_epsilon: Annotated[
+        float | None,
+        Rule(
+            "separate labels: part of epsilon for the features",
+            0,
+            LARGEST_EPSILON,
+            above_low=True,
+            unset="the rest",
+            optional=True,
         ),
     ] = None
     labels: Annotated[
-        str, Rule("how labels are protected (joint: epsilon protects features and label)", choices=LABELS)
-    ] = "separate"
+        str,
+        Rule(
+            "how labels are protected: by one collection with the features, or by a response of their own (auto:"
+            " joint, unless a part of epsilon is given for labels or features)",
+            choices=LABEL_CHOICES,
+        ),
+    ] = AUTO
     bias: Annotated[
         float | None,
         Rule("bias β of the laplacian and exponential families", LEAST_BIAS, LARGEST_BIAS, unset=f"{DEFAULT_BIAS:g}"),
@@ -140,6 +170,45 @@ class PlanRequest:
             LEAST_BOUND,
             LARGEST_BOUND,
             unset="planned by geometric and auto if δ > 0, else 1",
+        ),
+    ] = None
+    model: Annotated[
+        str,
+        Rule(
+            "joint labels: how classes are ranked (auto: the best that messages and noise allow)",
+            choices=MODEL_CHOICES,
+            optional=True,
+        ),
+    ] = AUTO
+    moment_weight: Annotated[
+        float | None,
+        Rule(
+            "discriminant only: weight β² of the second moments",
+            0,
+            LARGEST_WEIGHT,
+            unset="planned",
+            optional=True,
+        ),
+    ] = None
+    padded: Annotated[
+        int | None,
+        Rule(
+            "joint labels: coordinates of a record's rotated vector, zeros included; 0: a block for each class",
+            0,
+            10**7,
+            unset="planned",
+            optional=True,
+        ),
+    ] = None
+    max_messages: Annotated[
+        float | None,
+        Rule(
+            "joint labels: most coordinates of a record's rotated vector, one message each",
+            0,
+            1e15,
+            above_low=True,
+            unset=f"{MOST_MESSAGES:,.0f}",
+            optional=True,
         ),
     ] = None
     noise_shape: Annotated[int, Rule("3nb only: shape k of the noise (1 = the paper's protocol)", 1, LARGEST_SHAPE)] = 1
@@ -157,7 +226,9 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        self._fill_in()
         self._check_labels()
+        self._check_model()
         self._check_who_is_there()
         if 0.0 < self.delta < LEAST_DELTA:
             raise InvalidInputError(
@@ -173,6 +244,38 @@ class PlanRequest:
             shaped = " or ".join(repr(name) for name, law in BITSUMS.items() if law.takes_noise_shape)
             raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum {shaped}; leave it out.")
         _ = self.facts().touched  # refuses more instances than can be composed
+
+    def _fill_in(self) -> None:
+        """Name what `auto` stands for where no accounting is needed: labels, kernel, and the parts of ε."""
+        parts_given = (self.label_epsilon, self.features_epsilon) != (None, None)
+        if self.labels == AUTO:
+            object.__setattr__(self, "labels", SEPARATE if self.classes is None or parts_given else JOINT)
+        if self.kernel == AUTO:
+            object.__setattr__(self, "kernel", "inner-product" if self.joint else "gaussian")
+        if self.separate and self.label_epsilon is None:
+            planned = self.features_epsilon is None
+            object.__setattr__(
+                self, "label_epsilon", self._planned_label_epsilon() if planned else self._rest_for_labels()
+            )
+
+    def _planned_label_epsilon(self) -> float:
+        """The label's part of ε with the least predicted error, of labels that are wrong and of noise."""
+        shares = {share: share * self.epsilon / self.releases for share in LABEL_SHARES}
+
+        def error(share: float) -> float:
+            response = LabelResponse(n_classes=self.classes or 2, label_epsilon=shares[share])
+            noise = GaussianMechanism.calibrate((1.0 - share) * self.epsilon, max(self.delta, 1e-12), 2.0)
+            privacy = noise.standard_deviation / self.users_per_density
+            return math.hypot(1.0 - response.keep_probability, privacy)
+
+        return shares[min(shares, key=error)]
+
+    def _rest_for_labels(self) -> float:
+        """The largest ε of a label's response with which all parts add up to at most ε as the contract adds them."""
+        rest = (self.epsilon - (self.features_epsilon or 0.0)) / self.releases
+        while rest > 0.0 and math.fsum([self.kde_epsilon, math.fsum([rest] * self.releases)]) > self.epsilon:
+            rest = math.nextafter(rest, 0.0)
+        return rest
 
     def _check_who_is_there(self) -> None:
         if self.min_users is not None:
@@ -194,16 +297,38 @@ class PlanRequest:
                 f" leave {max(0, self.counted_users)} to count on, and two are needed; invite more."
             )
 
-    def _check_labels(self) -> None:
-        if self.joint and self.classes is None:
-            raise InvalidInputError("classes=None with labels='joint'; give the number of classes.")
-        if self.joint and self.label_epsilon is not None:
+    def _check_model(self) -> None:
+        if self.model != AUTO and not self.joint:
+            raise InvalidInputError(f"model={self.model!r} without joint labels; give classes and labels='joint'.")
+        if self.model == DISCRIMINANT and not self._rotates_records:
             raise InvalidInputError(
-                f"label_epsilon={self.label_epsilon!r} with labels='joint': epsilon also protects the label;"
-                " leave label_epsilon out."
+                "model='discriminant' needs kernel 'inner-product', delta > 0 and accountant 'auto' or 'geometric';"
+                " change these, or choose another model."
             )
-        if not self.joint and (self.classes is None) != (self.label_epsilon is None):
-            raise InvalidInputError("classes and label_epsilon belong together; give both or neither.")
+        planned = self.moment_weight is None and not self.padded
+        named = self._rotates_records and bool(self.padded) and self.moment_weight is not None
+        if not planned and not (
+            named and self.model != AUTO and bool(self.moment_weight) == (self.model == DISCRIMINANT)
+        ):
+            raise InvalidInputError(
+                f"padded={self.padded!r} and moment_weight={self.moment_weight!r} with model={self.model!r}: a plan"
+                " names them together; leave them out."
+            )
+
+    def _check_labels(self) -> None:
+        if self.labels == JOINT and self.classes is None:
+            raise InvalidInputError("classes=None with labels='joint'; give the number of classes.")
+        if not self.separate and (self.label_epsilon, self.features_epsilon) != (None, None):
+            raise InvalidInputError(
+                f"label_epsilon={self.label_epsilon!r} and features_epsilon={self.features_epsilon!r} belong to"
+                " separate labels of some classes; leave them out, or give classes and labels='separate'."
+            )
+        if self.separate and not self._parts_fit():
+            raise InvalidInputError(
+                f"label_epsilon={self.label_epsilon!r} in each of {self.releases} releases and features_epsilon="
+                f"{self.features_epsilon!r} leave nothing, or are more than epsilon={self.epsilon!r}, which is for the"
+                " whole record; reduce them, or raise epsilon."
+            )
         if self.classes is not None and self.users < 2 * self.classes:
             raise InvalidInputError(
                 f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
@@ -217,7 +342,34 @@ class PlanRequest:
     @property
     def joint(self) -> bool:
         """Whether one collection protects features and label together."""
-        return self.labels == "joint"
+        return self.labels == JOINT
+
+    @property
+    def separate(self) -> bool:
+        """Whether labels have a randomized response of their own."""
+        return self.classes is not None and not self.joint
+
+    @property
+    def kde_epsilon(self) -> float:
+        """ε of the KDE protocols: all of it or, with separate labels, the features' part.
+
+        If that is not given, it is the largest with which the parts add up to at most ε as the contract adds them.
+        """
+        if self.features_epsilon is not None or not self.separate:
+            return self.epsilon if self.features_epsilon is None else self.features_epsilon
+        rest = self.epsilon - self._all_label_epsilon
+        while rest > 0.0 and math.fsum([rest, self._all_label_epsilon]) > self.epsilon:
+            rest = math.nextafter(rest, 0.0)
+        return rest
+
+    @property
+    def _all_label_epsilon(self) -> float:
+        """ε of the label's responses in all releases."""
+        return math.fsum([self.label_epsilon or 0.0] * self.releases)
+
+    def _parts_fit(self) -> bool:
+        parts = (self.kde_epsilon, self._all_label_epsilon)
+        return min(parts) > 0.0 and math.fsum(parts) <= self.epsilon
 
     @property
     def n_protocols(self) -> int:
@@ -262,12 +414,65 @@ class PlanRequest:
 
     def facts(self) -> KernelFacts:
         """The kernel's facts."""
-        facts = kernel_named(self.kernel).facts(
-            dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.rounding_bound
-        )
-        if self.joint and self.classes is not None:
-            facts = facts.joint(self.classes)
+        record, bound = self.record, self.rounding_bound
+        if record is not None and bound is not None:
+            facts = record_facts(record, bound)
+        else:
+            facts = kernel_named(self.kernel).facts(
+                dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=bound
+            )
+            if self.joint and self.classes is not None:
+                facts = facts.joint(self.classes)
         return dataclasses.replace(facts, n_releases=self.releases)
+
+    @property
+    def record(self) -> RecordVector | None:
+        """The vector of a whole record, where features and label are rotated together; None elsewhere."""
+        if self.padded and self.classes is not None and self.moment_weight is not None:
+            return RecordVector(
+                dim=self.dim, n_classes=self.classes, moment_weight=self.moment_weight, padded=self.padded
+            )
+        choice = self.model_choice()
+        return None if choice is None else choice.vector
+
+    def model_choice(self) -> ModelChoice | None:
+        """The planner's choice of a model and its vector; None where there is nothing to choose."""
+        if self.classes is None or self.padded is not None or not self._rotates_records:
+            return None
+        return chosen_model(
+            self.model,
+            dim=self.dim,
+            n_classes=self.classes,
+            n_users=self.users,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            n_releases=self.releases,
+            most_messages=self.max_messages or MOST_MESSAGES,
+        )
+
+    def decided(self) -> PlanRequest:
+        """The same request with everything named that the planner chooses beside noise: R, the model and its vector."""
+        values: dict[str, Any] = {"bound": self.rounding_bound}
+        if self.separate:
+            values["features_epsilon"] = self.kde_epsilon
+        if self.joint:
+            record, choice = self.record, self.model_choice()
+            values["padded"] = 0 if record is None else record.padded
+            values["moment_weight"] = None if record is None else record.moment_weight
+            plain = MEAN if self.facts().linear else DENSITY
+            values["model"] = choice.model if choice else plain if self.model == AUTO else self.model
+        return dataclasses.replace(self, **values)
+
+    @property
+    def _rotates_records(self) -> bool:
+        """Whether a record's vector can be rotated as one: the inner product of joint labels, counted by shifts."""
+        return self.joint and kernel_named(self.kernel).planned_bound is not None and self._shifts_count
+
+    @property
+    def _shifts_count(self) -> bool:
+        """Whether the accountant may count how far bits shift."""
+        by_shifts = self.accountant == AUTO or LADDER[self.accountant].uses_shifts
+        return by_shifts and self.delta > 0.0 and (self._law is None or self._law.spends_delta)
 
     @property
     def rounding_bound(self) -> float | None:
@@ -275,10 +480,12 @@ class PlanRequest:
         choose = kernel_named(self.kernel).planned_bound
         if choose is None or self.bound is not None:
             return self.bound
-        shifts_count = self.accountant == AUTO or LADDER[self.accountant].uses_shifts
-        if shifts_count and self.delta > 0.0 and (self._law is None or self._law.spends_delta):
-            return choose(self.dim, self.users_per_density**2 / self.users_per_protocol)
-        return None
+        if not self._shifts_count:
+            return None
+        record = self.record
+        if record is not None:
+            return record.planned_bound
+        return choose(self.dim, self.users_per_density**2 / self.users_per_protocol)
 
     def label_response(self) -> LabelResponse | None:
         """The label mechanism of each release, if labels are collected."""

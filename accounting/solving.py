@@ -84,7 +84,7 @@ _UNKNOWN = Rule(
 def _question_fields() -> list[tuple[str, Any, Any]]:
     """The unknown, the names of a request, where what can be solved for may be missing, and the names of a goal."""
     listed: list[tuple[str, Any, Any]] = [("unknown", Annotated[str, _UNKNOWN], dataclasses.field())]
-    for field in (*fields_of(PlanRequest).values(), *fields_of(Goal).values()):
+    for field in {**fields_of(PlanRequest), **fields_of(Goal)}.values():
         if field.name in UNKNOWNS and field.default is not None:
             rule = dataclasses.replace(field.rule, unset="solved for" if field.required else f"{field.default}")
             listed.append((field.name, Annotated[field.annotation | None, rule], dataclasses.field(default=None)))
@@ -110,7 +110,7 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     *,
     users: int | None = None,
     dim: int,
-    kernel: str = "gaussian",
+    kernel: str = "auto",
     repetitions: int | None = None,
     bitsum: str = "rr",
     epsilon: float | None = None,
@@ -122,13 +122,17 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     colluders: float = 0.0,
     classes: int | None = None,
     label_epsilon: float | None = None,
-    labels: str = "separate",
+    features_epsilon: float | None = None,
+    labels: str = "auto",
     bias: float | None = None,
     bound: float | None = None,
+    model: str = "auto",
+    moment_weight: float | None = None,
+    padded: int | None = None,
+    max_messages: float | None = None,
     noise_shape: int = 1,
     excess_error: float | None = None,
     target_error: float | None = None,
-    max_messages: float | None = None,
     measure: str = "predicted",
     progress: Progress | None = None,
 ) -> Plan:

@@ -36,7 +36,9 @@ from privkde.draws.randomness import private_randomness
 from privkde.engines.local import collect
 from privkde.learning.baselines import central_sums, exact_densities
 from privkde.learning.estimators import PrivateKDEClassifier
+from privkde.learning.labeled_estimator import LabeledEstimator
 from privkde.learning.prediction import expected_error
+from privkde.learning.private_classifier import PrivateClassifier
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.files import require_writable
 
@@ -194,7 +196,7 @@ def accuracies(data: DataSet, size: Size) -> Row:
     groups = [np.flatnonzero(numbers == c) for c in range(len(classes))]
     planned = PlanRequest(
         users=len(data.x), dim=data.x.shape[1], kernel="inner-product", classes=len(classes),
-        label_epsilon=LABEL_EPSILON, epsilon=1.0, delta=DELTA,
+        label_epsilon=LABEL_EPSILON, epsilon=LABEL_EPSILON + 1.0, delta=DELTA,
     ).rounding_bound  # fmt: skip
     separate = {"label_epsilon": LABEL_EPSILON}
     ways: dict[str, dict[str, Any]] = {
@@ -202,7 +204,7 @@ def accuracies(data: DataSet, size: Size) -> Row:
         "pld, R = 1": {"accountant": "pld", **separate},
         "pld": {"accountant": "pld", "bound": planned, **separate},
         "geometric": separate,
-        "geometric, joint": {"labels": "joint"},
+        "geometric, joint": {"model": "density"},
     }
     rows: list[Row] = []
     for epsilon in track(size.epsilons, description=data.name, transient=True):
@@ -225,19 +227,21 @@ def accuracies(data: DataSet, size: Size) -> Row:
     }  # fmt: skip
 
 
-def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any], seeds: int) -> Iterator[PrivateKDEClassifier]:
+def _classifiers(data: DataSet, epsilon: float, options: dict[str, Any], seeds: int) -> Iterator[LabeledEstimator]:
+    """ε is that of features, or of the whole record with joint labels."""
+    label = options.get("label_epsilon")
+    total = epsilon if label is None else math.fsum([epsilon, label])
+    kind = PrivateClassifier if label is None else PrivateKDEClassifier
     for seed in range(seeds):
-        asked = {"kernel": "inner-product", "epsilon": epsilon, "delta": DELTA, "classes": np.unique(data.y), **options}
-        yield PrivateKDEClassifier(**asked, allow_useless=True, insecure_seed=seed, outside="project").fit(
-            data.x, data.y
-        )
+        asked = {"kernel": "inner-product", "epsilon": total, "delta": DELTA, "classes": np.unique(data.y), **options}
+        yield kind(**asked, allow_useless=True, insecure_seed=seed, outside="project").fit(data.x, data.y)
 
 
-def _accuracy(fitted: PrivateKDEClassifier, data: DataSet) -> float:
+def _accuracy(fitted: LabeledEstimator, data: DataSet) -> float:
     return float(np.mean(fitted.predict(data.x_test) == data.y_test))
 
 
-def _central(data: DataSet, fitted: PrivateKDEClassifier, groups: list[Any], classes: NDArray[Any], seed: int) -> float:
+def _central(data: DataSet, fitted: LabeledEstimator, groups: list[Any], classes: NDArray[Any], seed: int) -> float:
     model = fitted.model_
     stream = private_randomness(seed)
     sums = central_sums(model.announcements[0].family(), model.plans, data.x, groups, stream=stream)

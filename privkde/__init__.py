@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from privkde.engines import engine
     from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+    from privkde.learning.private_classifier import PrivateClassifier
     from privkde.ledger import Ledger
     from privkde.protocol.announcement import Announcement
     from privkde.protocol.model import DensityModel
@@ -21,6 +22,7 @@ __all__ = [
     "Collection",
     "DensityModel",
     "Ledger",
+    "PrivateClassifier",
     "PrivateKDE",
     "PrivateKDEClassifier",
     "Randomizer",
@@ -36,6 +38,7 @@ _MODULES = {
     "Collection": "protocol.rounds",
     "DensityModel": "protocol.model",
     "Ledger": "ledger",
+    "PrivateClassifier": "learning.private_classifier",
     "PrivateKDE": "learning.estimators",
     "PrivateKDEClassifier": "learning.estimators",
     "Randomizer": "protocol.parties",

@@ -9,9 +9,11 @@ from sklearn.base import clone
 
 from accounting import InvalidInputError, Plan
 from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+from privkde.learning.labeled_estimator import LabeledEstimator
+from privkde.learning.private_classifier import PrivateClassifier
 from privkde.ledger import Ledger, Standing
 
-Estimator = TypeVar("Estimator", PrivateKDE, PrivateKDEClassifier)
+Estimator = TypeVar("Estimator", PrivateKDE, PrivateClassifier, PrivateKDEClassifier)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +48,10 @@ class Session:
     def fit(self, estimator: Estimator, *, plan: Plan | None = None, key: str | None = None) -> Estimator:
         """A fitted copy of the estimator; `BudgetExceededError`, and nothing is collected, if too little is left.
 
-        A `key` is charged once: with it, a fit that was interrupted can be repeated (`Account`).
+        A `key` is charged once: with it, a fit that was interrupted can be repeated (`Account`), but not with separate
+        labels, which are drawn once for a charge.
         """
-        if isinstance(estimator, PrivateKDEClassifier) and self.labels is None:
+        if isinstance(estimator, LabeledEstimator) and self.labels is None:
             raise InvalidInputError("this session holds no labels, which a classifier needs; give labels=….")
         account = self.ledger.account(self.budget, key=key, cohort=self.cohort)
         fresh: Estimator = clone(estimator)
@@ -58,11 +61,9 @@ class Session:
         """A density of all vectors, with the parameters of `PrivateKDE`."""
         return self.fit(PrivateKDE(**parameters), plan=plan, key=key)
 
-    def classifier(
-        self, *, plan: Plan | None = None, key: str | None = None, **parameters: Any
-    ) -> PrivateKDEClassifier:
-        """A density for each class, with the parameters of `PrivateKDEClassifier`."""
-        return self.fit(PrivateKDEClassifier(**parameters), plan=plan, key=key)
+    def classifier(self, *, plan: Plan | None = None, key: str | None = None, **parameters: Any) -> PrivateClassifier:
+        """A classifier of all vectors and labels, with the parameters of `PrivateClassifier`."""
+        return self.fit(PrivateClassifier(**parameters), plan=plan, key=key)
 
     def standing(self) -> Standing:
         """What is spent of the budget, and what is left."""

@@ -29,6 +29,7 @@ LAYER_MODULES = (
     "verification.statistical.execution.count_checks",
     "verification.domain.domain_checks",
     "verification.statistical.densities.density_checks",
+    "verification.statistical.densities.rule_checks",
     "verification.statistical.distinguishers.attack_checks",
 )
 """Each has `CHECKS`. Names, not imports: functions do not travel to a worker, which looks a check up by name."""
@@ -102,7 +103,7 @@ def collected(modules: Sequence[str]) -> tuple[Job, ...]:
 def _require_same_promise(plan: Plan, model: DensityModel | None) -> None:
     """A model of another collection is a mistake of whoever audits, not of the model."""
     for other in () if model is None else (made.request for made in model.plans):
-        for name in ("kernel", "dim", "epsilon", "delta"):
+        for name in ("kernel", "dim", "kde_epsilon", "delta"):
             if getattr(other, name) != getattr(plan.request, name):
                 raise InvalidInputError(
                     f"the model was published for {name}={getattr(other, name)!r} and the plan says"

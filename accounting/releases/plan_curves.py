@@ -42,7 +42,7 @@ def promised_curve(plan: Plan) -> Curve:
     By the plan's accountant if it has a profile, else by `pld`, whose profile is below what the other rungs claim;
     the promised (ε, δ) is one of the points, and with it all that it implies. The points are not sorted.
     """
-    protocol, epsilon, delta = plan.protocol(), float(plan.request.epsilon), float(plan.request.delta)
+    protocol, epsilon, delta = plan.protocol(), plan.request.kde_epsilon, float(plan.request.delta)
     if not protocol.spends_delta:
         return implied_curve(epsilon, 0.0)
     rung, touched = LADDER[plan.accountant], plan.request.facts().touched

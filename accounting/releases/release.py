@@ -222,7 +222,7 @@ def plan_parts(plan: Plan) -> tuple[Part, ...]:
     if label is None:
         return (Part(profile=Profile.below(promised_curve(plan)), curves=cut_curves(plan)),)
     delta = plan.protocol().promised_delta(float(plan.request.delta))
-    return _labeled_parts(float(plan.request.epsilon), delta, label, plan.request.releases)
+    return _labeled_parts(plan.request.kde_epsilon, delta, label, plan.request.releases)
 
 
 def _labeled_parts(epsilon: float, delta: float, label: LabelResponse, releases: int) -> tuple[Part, ...]:

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 import privkde
-from accounting import Adjacency, View
-from accounting.mechanisms import LabelResponse
+from accounting import View
 from benchmarks.demo.summary import METHODS, SOURCE, Outcome
 from verification.reporting.pages import inline_figure, render_page
 
@@ -34,13 +33,13 @@ def render(outcome: Outcome, folder: Path) -> str:
         data=outcome.data,
         model=model,
         plan=model.plans[0],
-        plans=list(zip(model.labels, model.n_users, model.plans, outcome.paper_plans, strict=True)),
-        decoded=dict(zip(model.labels, outcome.decoded, strict=True)),
+        paper=outcome.paper,
+        flips=[plan.parameters["flip_probability"] for plan in outcome.paper.plans],
+        decoded=dict(zip(model.classes, outcome.decoded, strict=True)),
         right=[shows_class for _, pictures in outcome.gallery() for _, shows_class in pictures],
-        scan=outcome.promise(Adjacency.FEATURES),
-        record=outcome.promise(Adjacency.RECORD),
-        local=outcome.promise(Adjacency.FEATURES, View.LOCAL),
-        label=LabelResponse(n_classes=settings.n_classes, label_epsilon=settings.label_epsilon),
+        record=outcome.promise(View.COMMUNICATION),
+        local=outcome.promise(View.LOCAL),
+        label=outcome.label_response,
         methods=METHODS,
         source=SOURCE,
         planner=f"{PLANNER}#{urlencode(_planner_state(outcome))}",
@@ -60,12 +59,6 @@ def _power_of_ten(value: float) -> str:
 
 def _planner_state(outcome: Outcome) -> dict[str, Any]:
     """The demonstration's request as fields of the planner page (`privkde/service/page`)."""
-    request, settings = outcome.model.plans[0].request, outcome.settings
-    names = ("dim", "kernel", "repetitions", "bitsum", "epsilon", "delta")
-    return {
-        "users": settings.n_users,
-        **{name: getattr(request, name) for name in names},
-        "labels": "separate",
-        "classes": settings.n_classes,
-        "label_epsilon": settings.label_epsilon,
-    }
+    request = outcome.model.plans[0].request
+    names = ("users", "dim", "kernel", "bitsum", "epsilon", "delta", "labels", "classes")
+    return {name: getattr(request, name) for name in names}

@@ -14,20 +14,21 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 
+from benchmarks.classifier import LabeledSet
 from benchmarks.demo.data import DemoSettings, DigitData, simulate
 from benchmarks.demo.figures import accuracy_table, plot_accuracies, plot_confusion, plot_pictures
 from benchmarks.demo.page import render
 from benchmarks.demo.summary import METHODS, Outcome, summary_text
-from benchmarks.local_baseline import local_sums
 from privkde.display.figures import plot_profile, require_matplotlib
 from privkde.display.tables import terms_table
 from privkde.draws.randomness import ByteStream, private_randomness
-from privkde.learning.baselines import central_sums, exact_densities
+from privkde.learning.baselines import baseline
 from privkde.learning.decoding import decode_classes
 from privkde.learning.estimators import PrivateKDEClassifier
+from privkde.learning.private_classifier import PrivateClassifier
 from privkde.learning.scoring import Accuracy, measured
-from privkde.protocol.label_round import randomize_labels
-from privkde.protocol.model import DensityModel, FeatureSums
+from privkde.protocol.linear_rule import LinearRule
+from privkde.protocol.model import DensityModel
 from privkde.storage.datasets import write_arrays
 from privkde.storage.files import require_replaceable, whole_folder
 
@@ -84,31 +85,29 @@ def _outcome(settings: DemoSettings, randomness: ByteStream, folder: Path, story
         story.tell(f"{len(data.users):,} simulated users, each with one scan of a handwritten digit.")
         story.tell(f"Held out: {len(data.test)} real scans to test on and {len(data.gallery)} as public pictures.")
     with story.chapter("Collection"):
-        story.tell(
-            f"Promised: scans ({settings.epsilon:g}, {settings.delta:g})-DP, labels {settings.label_epsilon:g}-DP."
-        )
-        _fitted(settings, data).save(folder / "model")
-        classifier = PrivateKDEClassifier.load(folder / "model")
+        story.tell(f"Promised: ({settings.epsilon:g}, {settings.delta:g})-DP for scan and digit together.")
+        PrivateClassifier(**_promise(settings)).fit(data.users.vectors(), data.users.labels).save(folder / "model")
+        classifier = PrivateClassifier.load(folder / "model")
         model = classifier.model_
         _tell_collection(model, story)
     with story.chapter("Test"):
         predicted = classifier.predict(data.test.vectors())
         story.tell(f"Accuracy on the held-out scans: {measured(predicted, data.test.labels)}.")
     with story.chapter("Comparison"):
-        paper = _fitted(settings, data, accountant="paper", public_seed=model.announcements[0].public_seed).model_
-        accuracies = _compared(data, model, paper, randomness)
+        paper = _paper(settings, data)
+        accuracies = _compared(data, model, paper, predicted, randomness)
         story.console.print(accuracy_table({method.title: accuracies[method.name] for method in METHODS}))
-    with story.chapter("Decoding"):  # by contrast: false labels mix all classes into each, in the same way
+    with story.chapter("Decoding"):  # by contrast: what all digits have in common drops out
         gallery = data.gallery
         decoded = decode_classes(
             model.feature_sums(), gallery.vectors(), gallery.names(), k=TERMS_PER_CLASS, contrast=True
         )
-        story.console.print(terms_table(list(zip(model.labels, decoded, strict=True)), contrast=True))
+        story.console.print(terms_table(list(zip(model.classes, decoded, strict=True)), contrast=True))
     return Outcome(
         settings=settings,
         data=data,
         model=model,
-        paper_plans=paper.plans,
+        paper=paper.model_,
         predicted=predicted,
         accuracies=accuracies,
         decoded=decoded,
@@ -116,54 +115,62 @@ def _outcome(settings: DemoSettings, randomness: ByteStream, folder: Path, story
     )
 
 
-def _fitted(settings: DemoSettings, data: DigitData, **options: Any) -> PrivateKDEClassifier:
-    """A collection from all users. A useless plan is accepted: of the published calibration, that is the point."""
+def _promise(settings: DemoSettings) -> dict[str, Any]:
+    """What both protocols are asked for: one (ε, δ) for scan and digit."""
+    return {
+        "epsilon": settings.epsilon,
+        "delta": settings.delta,
+        "classes": range(settings.n_classes),
+        "insecure_seed": settings.insecure_seed,
+        "verbose": sys.stderr.isatty(),
+    }
+
+
+def _paper(settings: DemoSettings, data: DigitData) -> PrivateKDEClassifier:
+    """The paper's way. A useless plan is accepted: that so much noise is needed is the point."""
     classifier = PrivateKDEClassifier(
-        classes=range(settings.n_classes),
-        epsilon=settings.epsilon,
-        delta=settings.delta,
-        label_epsilon=settings.label_epsilon,
+        **_promise(settings),
+        accountant="paper",
         repetitions=settings.repetitions,
         bandwidth=settings.bandwidth,
-        insecure_seed=settings.insecure_seed,
         allow_useless=True,
-        verbose=sys.stderr.isatty(),
-        **options,
     )
     return classifier.fit(data.users.vectors(), data.users.labels)
 
 
 def _tell_collection(model: DensityModel, story: Story) -> None:
-    counts = ", ".join(f"{label}: {n:,}" for label, n in zip(model.labels, model.n_users, strict=True))
-    flips = [plan.parameters["flip_probability"] for plan in model.plans]
-    story.tell(f"Every user reported a randomized label. Reported counts: {counts}.")
-    story.tell(f"One plan for each class: bits flip with probability {min(flips):.3f} to {max(flips):.3f}.")
-    story.tell(f"Every user sent {model.announcements[0].n_instances:,} one-bit messages through the shuffler.")
+    plan, sizes = model.plans[0], model.sizes()
+    story.tell(f"Every user sent {plan.messages_per_user:,.0f} one-bit messages through the shuffler.")
+    story.tell(f"Bits flip with probability {plan.parameters['flip_probability']:.3f}.")
+    counts = ", ".join(f"{label}: {size:,.0f}" for label, size in sizes.items())
+    story.tell(f"Estimated users of each digit, ± {model.size_deviation():.0f}: {counts}.")
 
 
-def _compared(data: DigitData, model: DensityModel, paper: DensityModel, randomness: ByteStream) -> dict[str, Accuracy]:
-    """The same task by other means; those that protect also randomize the labels, by the same law."""
-    rows, queries, family = data.users.vectors(), data.test.vectors(), model.announcements[0].family()
-    response = model.label_response()
-    assert response is not None  # labels are separate
-    reported = randomize_labels(data.users.labels, response, stream=randomness.child("labels"))
-    true, noisy = (
-        [np.flatnonzero(labels == number) for number in model.labels] for labels in (data.users.labels, reported)
-    )
-    stream = randomness.child("baselines")
-    sums = [family.scaled_features(rows[group]).sum(axis=0, dtype=np.float64) for group in true]
-    features = FeatureSums(
-        family=family, sums=np.stack(sums) * family.facts.bound, n_users=tuple(len(group) for group in true)
-    )
-    densities = {
-        "exact": exact_densities(family, rows, true, queries),
-        "features": features.densities(queries),
-        "central": central_sums(family, model.plans, rows, noisy, stream=stream).densities(queries),
-        "shuffled": model.densities(queries),
-        "paper": paper.densities(queries),
-        "local": local_sums(family, model.plans, rows, noisy, stream=stream).densities(queries),
+def _compared(
+    data: DigitData,
+    model: DensityModel,
+    paper: PrivateKDEClassifier,
+    predicted: NDArray[np.int64],
+    randomness: ByteStream,
+) -> dict[str, Accuracy]:
+    """The same task by other means, for the same (ε, δ). Noise of `central` and `local` is drawn as normal."""
+    queries, plan = data.test.vectors(), model.plans[0]
+    users = LabeledSet(name="", x=data.users.vectors(), y=data.users.labels, x_test=queries, y_test=data.test.labels)
+    record, alone = plan.request.record, baseline(plan, "local")
+    assert record is not None  # scan and digit are one vector
+    deviations = {
+        "central": float(baseline(plan, "central").contract.parameters["standard_deviation"]),
+        "local": record.noise_deviation(plan.request.facts().bound, len(data.users), alone.bitsum_rmse**2),
     }
-    return {name: measured(np.argmax(scores, axis=1), data.test.labels) for name, scores in densities.items()}
+    seed = int.from_bytes(randomness.child("baselines").take(8).tobytes())
+    noisy = {
+        name: users.published(seed, deviation, (record.moment_weight, record.size_weight))
+        for name, deviation in deviations.items()
+    }
+    linear = {name: LinearRule.of(sums) for name, sums in {"exact": users.published(), **noisy}.items()}
+    found = {name: np.argmax(rule.scores(queries), axis=1) for name, rule in linear.items()}
+    found |= {"shuffled": predicted, "paper": paper.predict(queries)}
+    return {method.name: measured(found[method.name], data.test.labels) for method in METHODS}
 
 
 def _draw_figures(outcome: Outcome, folder: Path) -> None:
@@ -180,9 +187,8 @@ def _draw_figures(outcome: Outcome, folder: Path) -> None:
 
 
 def _write_public_files(outcome: Outcome, folder: Path) -> None:
-    """Plans, and the public data that the model can be asked about."""
-    for label, plan in zip(outcome.model.labels, outcome.model.plans, strict=True):
-        (folder / f"plan-{label}.json").write_text(plan.dumps(), encoding="utf-8")
+    """The plan, and the public data that the model can be asked about."""
+    (folder / "plan.json").write_text(outcome.model.plans[0].dumps(), encoding="utf-8")
     test, gallery = outcome.data.test, outcome.data.gallery
     public: dict[str, NDArray[Any]] = {
         "X_test": test.vectors(),

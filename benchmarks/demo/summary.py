@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 import privkde
 from accounting import Adjacency, Contract, Guarantee, Plan, View
+from accounting.mechanisms import LabelResponse
 from benchmarks.demo.data import DATA_SEED, DemoSettings, DigitData
 from benchmarks.demo.figures import Pictures
 from privkde.learning.decoding import Term
 from privkde.learning.scoring import LEVEL, Accuracy
 from privkde.protocol.model import DensityModel
 
-SCHEMA = "privkde.demo/1"
+SCHEMA = "privkde.demo/2"
 SOURCE = 'UCI "Optical Recognition of Handwritten Digits" (1,797 scans of 8×8 pixels), as shipped with scikit-learn'
 
 
@@ -32,11 +33,10 @@ class Method(NamedTuple):
 
 
 METHODS = (
-    Method("exact", "No privacy: exact kernel density", False),
-    Method("features", "No privacy: the same random features", False),
+    Method("exact", "No privacy: the same discriminant", False),
     Method("central", "Central: a trusted analyzer adds Gaussian noise", True),
     Method("shuffled", "Shuffled: this library", True),
-    Method("paper", "Shuffled, with the published calibration", True),
+    Method("paper", "Shuffled: the paper's protocol and calibration", True),
     Method("local", "Local: no shuffler, every user alone", True),
 )
 
@@ -48,7 +48,8 @@ class Outcome:
     settings: DemoSettings
     data: DigitData
     model: DensityModel = field(repr=False)
-    paper_plans: Sequence[Plan] = field(repr=False)
+    paper: DensityModel = field(repr=False)
+    """The paper's protocol and calibration, for the same total (ε, δ)."""
     predicted: NDArray[np.int64]
     accuracies: Mapping[str, Accuracy]
     """By the names of `METHODS`, in their order."""
@@ -61,9 +62,16 @@ class Outcome:
         """What secret randomness promises: of a seeded run, what it would promise."""
         return self.model.contract if self.model.private else self.model.contract.parts[0]
 
-    def promise(self, adjacency: Adjacency, view: View = View.COMMUNICATION) -> Guarantee:
-        """One of the contract's guarantees."""
-        return next(g for g in self.contract.guarantees if g.adjacency is adjacency and g.view is view)
+    def promise(self, view: View) -> Guarantee:
+        """What is promised for scan and digit together."""
+        return next(g for g in self.contract.guarantees if g.adjacency is Adjacency.RECORD and g.view is view)
+
+    @property
+    def label_response(self) -> LabelResponse:
+        """By what law users of the paper's protocol report their digit."""
+        response = self.paper.label_response()
+        assert response is not None  # labels are separate
+        return response
 
     def confusion(self) -> NDArray[np.int64]:
         """Test scans by written digit (rows) and predicted digit (columns)."""
@@ -77,7 +85,7 @@ class Outcome:
         rows = [[names.index(term.word) for term in terms] for terms in self.decoded]
         return [
             (str(label), [(gallery.images[row], bool(gallery.labels[row] == label)) for row in chosen])
-            for label, chosen in zip(self.model.labels, rows, strict=True)
+            for label, chosen in zip(self.model.classes, rows, strict=True)
         ]
 
     def scans(self, rows: NDArray[np.intp]) -> Pictures:
@@ -95,7 +103,7 @@ class Outcome:
 
 
 def summary_text(outcome: Outcome, files: list[str]) -> str:
-    """The `privkde.demo/1` document."""
+    """The `privkde.demo/2` document."""
     settings, data, model = outcome.settings, outcome.data, outcome.model
     document = {
         "schema": SCHEMA,
@@ -116,10 +124,23 @@ def summary_text(outcome: Outcome, files: list[str]) -> str:
             "classes": settings.n_classes,
         },
         "promises": [guarantee.to_json() for guarantee in outcome.contract.guarantees],
-        "kernel": {"name": "gaussian", "bandwidth": settings.bandwidth, "repetitions": settings.repetitions},
+        "plan": _plan_summary(model.plans[0]),
+        "paper": {
+            "bandwidth": settings.bandwidth,
+            "repetitions": settings.repetitions,
+            "label_epsilon": outcome.label_response.label_epsilon,
+            "plans": [_plan_summary(plan) for plan in outcome.paper.plans],
+        },
         "accuracies": {name: accuracy.value for name, accuracy in outcome.accuracies.items()},
         "methods": [_method_summary(outcome, method) for method in METHODS],
-        "classes": [_class_summary(outcome, number) for number in range(settings.n_classes)],
+        "classes": [
+            {
+                "class": label,
+                "estimated_users": model.sizes()[label],
+                "terms": [{"word": term.word, "score": term.score} for term in terms],
+            }
+            for label, terms in zip(model.classes, outcome.decoded, strict=True)
+        ],
         "confusion": outcome.confusion().tolist(),
         "timings": dict(outcome.timings),
         "files": files,
@@ -132,16 +153,6 @@ def _method_summary(outcome: Outcome, method: Method) -> dict[str, Any]:
     return {**method._asdict(), "accuracy": accuracy.value, **dataclasses.asdict(accuracy), "level": LEVEL}
 
 
-def _class_summary(outcome: Outcome, number: int) -> dict[str, Any]:
-    return {
-        "class": outcome.model.labels[number],
-        "reported_users": outcome.model.n_users[number],
-        "plan": _plan_summary(outcome.model.plans[number]),
-        "published_calibration": _plan_summary(outcome.paper_plans[number]),
-        "terms": [{"word": term.word, "score": term.score} for term in outcome.decoded[number]],
-    }
-
-
 def _plan_summary(plan: Plan) -> dict[str, Any]:
     return {
         "accountant": plan.accountant,
@@ -149,5 +160,5 @@ def _plan_summary(plan: Plan) -> dict[str, Any]:
         "bitsum_rmse": plan.bitsum_rmse,
         "predicted_rmse": plan.error.total,
         "messages_per_user": plan.messages_per_user,
-        "epsilon_proved_by_pld": plan.ladder["pld"],
+        "ladder": dict(plan.ladder),
     }

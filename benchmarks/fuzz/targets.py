@@ -31,6 +31,7 @@ from accounting.solving import SolveRequest
 from benchmarks.fuzz.mutation import alter_values, mutated_bytes, mutated_json
 from privkde.draws.randomness import private_randomness
 from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+from privkde.learning.private_classifier import PrivateClassifier
 from privkde.ledger import Ledger
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, analyzed
@@ -49,6 +50,8 @@ from verification.reporting.report_writing import read_matrix, released_matrix
 
 SEED = bytes(16).hex()
 USERS, DIM, REPETITIONS = 40, 2, 3
+ROTATED: dict[str, Any] = {"bitsum": "rr", "accountant": "geometric", "max_messages": 20.0}
+"""A plan for whole records that are rotated."""
 Mutate = Callable[[bytes, random.Random], bytes]
 
 
@@ -130,12 +133,13 @@ def targets(folder: Path) -> list[Target]:
 
 @cache
 def _made() -> tuple[Plan, ...]:
-    """Plans for one density, for joint labels, for two releases, and a forecast for separate labels."""
+    """Plans for one density, two of joint labels, one for two releases, and a forecast for separate labels."""
     asked: dict[str, Any] = {"users": USERS, "dim": DIM, "repetitions": REPETITIONS, "epsilon": 4.0, "delta": 1e-3}
     asked |= {"bitsum": "poisson", "accountant": "basic", "allow_useless": True}
     further: tuple[dict[str, Any], ...] = (
         {},
-        {"classes": 2, "labels": "joint"},
+        {"classes": 2, "labels": "joint", "kernel": "gaussian"},
+        {"classes": 2, "repetitions": None, **ROTATED},
         {"bitsum": "rr", "releases": 2},
         {"classes": 2, "label_epsilon": 2.0},
     )
@@ -202,7 +206,7 @@ def _accept_release(text: bytes) -> None:
 def _bodies() -> list[Target]:
     """Bodies of requests, by the records that read them."""
     plan, release = (json.loads(document) for document in (_plans()[0], _releases()[0]))
-    labels = {"classes": 3, "label_epsilon": 2.0, "dropout": 0.1}
+    labels = {"classes": 3, "label_epsilon": 1.0, "dropout": 0.1}
     bodies: dict[Any, list[dict[str, Any]]] = {
         PlanRequest: [SMALL, SMALL | labels],
         SolveRequest: [TARGET],
@@ -263,7 +267,7 @@ def _sent() -> tuple[tuple[WireFormat, tuple[bytes, ...]], ...]:
     for announcement in _announced():
         vectors = chance.normal(size=(USERS, DIM))
         classes = None if announcement.layout() is None else np.arange(USERS) % 2
-        randomizer = Randomizer(announcement, stream=private_randomness(1))
+        randomizer = Randomizer(announcement, stream=private_randomness(1), outside="project")
         sent.append((announcement.wire_format(), tuple(randomizer.packets(vectors, classes))))
     return tuple(sent)
 
@@ -368,20 +372,23 @@ def _container(name: str, folder: Path, load: Callable[[Path], Any], honest: lis
 def _counts(folder: Path) -> Target:
     honest = []
     for announcement, (_, packets) in zip(_announced(), _sent(), strict=True):
-        analyzed(announcement, PacketCounter(announcement).of_all(packets)).save(folder / "counts")
+        analyzed(announcement, PacketCounter(announcement, seeded=True).of_all(packets)).save(folder / "counts")
         honest.append((folder / "counts").read_bytes())
     return _container("counts", folder, Analyzer.load, honest)
 
 
 def _models(folder: Path) -> Target:
     chance = np.random.default_rng(0)
-    vectors, labels = chance.normal(size=(4 * USERS, DIM)), np.array(["a", "b"])[np.arange(4 * USERS) % 2]
+    numbers = np.arange(4 * USERS) % 2
+    vectors, labels = chance.normal(size=(4 * USERS, DIM)), np.array(["a", "b"])[numbers]
+    vectors[:, 0] += np.where(numbers, 4.0, -4.0)  # classes that stand apart
     options: dict[str, Any] = {"repetitions": REPETITIONS, "epsilon": 4.0, "delta": 1e-3, "bitsum": "poisson"}
     options |= {"accountant": "basic", "allow_useless": True, "insecure_seed": 1, "public_seed": SEED}
     fitted = [
         PrivateKDE(**options).fit(vectors),
         PrivateKDEClassifier(**options, classes=["a", "b"]).fit(vectors, labels),
-        PrivateKDEClassifier(**options, classes=["a", "b"], labels="joint").fit(vectors, labels),
+        PrivateClassifier(**options, classes=["a", "b"], kernel="gaussian").fit(vectors, labels),
+        PrivateClassifier(**options | ROTATED, outside="project", classes=["a", "b"]).fit(vectors, labels),
     ]
     honest = []
     for estimator in fitted:

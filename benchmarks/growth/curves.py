@@ -52,10 +52,10 @@ class Curve:
 
 PROMISE = {"epsilon": 2.0, "delta": 1e-6}
 PLANNED = {"users": 100_000, "dim": 64, "repetitions": 64, **PROMISE}
-LABELED = {"users": 1_000_000, "dim": 64, "repetitions": 64, "label_epsilon": 2.0, **PROMISE}
+LABELED = {"users": 1_000_000, "dim": 64, "repetitions": 64, **PROMISE, "epsilon": 4.0, "label_epsilon": 2.0}
 RUN = {"users": 8_192, "dim": 128, "repetitions": 128}
 SEPARATE = {"users": 262_144, "dim": 128, "repetitions": 128}
-JOINT = {"users": 4_096, "dim": 64, "kernel": "inner-product", "repetitions": None, "labels": "joint"}
+JOINT = {"users": 4_096, "dim": 64, "kernel": "inner-product", "repetitions": None, "labels": "joint", "padded": 0}
 
 USERS, DIM, REPETITIONS = "users n", "dimension d", "repetitions I"
 CLASSES, SEPARATE_CLASSES, JOINT_CLASSES = "classes m", "separate classes m", "joint classes m"

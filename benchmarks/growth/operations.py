@@ -98,7 +98,7 @@ def analyze(setting: Setting, document: Setting) -> Work:
 
     def work() -> None:
         for group, sent in zip(groups, packets, strict=True):
-            counts = PacketCounter(group).of_all(sent)
+            counts = PacketCounter(group, seeded=True).of_all(sent)
             if counts.rejected:
                 raise AssertionError("a packet was refused: nothing was measured")
             analyzed(group, counts).sums()

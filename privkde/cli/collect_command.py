@@ -32,7 +32,8 @@ If that is interrupted, the same command continues it: who has answered is kept.
 
 From packets, with --announcement: counts users' packets as a shuffler. Whoever runs
 this sees them and must be trusted with them. --counts keeps the counts; -o publishes
-the density, as private only if all packets are marked as drawn from secret randomness.
+the density. Packets that are marked as drawn from a seed are rejected; with --seeded, for
+studies, they are counted, and the density is then not private.
 Every report is counted once, in all runs together: --reports keeps which were counted.
 
 Options of Beam and its runner follow after `--`."""
@@ -63,6 +64,11 @@ def add_collect(collect: argparse.ArgumentParser) -> None:
     packets.add_argument(
         "--reports", type=Path, metavar="FILE", help="packets: reports counted so far (default: beside announcement)"
     )
+    packets.add_argument(
+        "--seeded",
+        action="store_true",
+        help="packets: also count those drawn from a seed; NOT PRIVATE: for studies only",
+    )
     vectors = collect.add_argument_group("vectors")
     add_collection_options(vectors)
     add_paying_options(collect)
@@ -80,9 +86,10 @@ def _collect(parsed: argparse.Namespace) -> None:
 
 
 def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
-    if parsed.output is None or len(parsed.source) != 1 or parsed.counts is not None or parsed.reports is not None:
+    of_packets = parsed.counts is not None or parsed.reports is not None or parsed.seeded
+    if parsed.output is None or len(parsed.source) != 1 or of_packets:
         raise InvalidInputError(
-            "with --plan give one file of vectors and -o MODEL; --counts and --reports are for packets."
+            "with --plan give one file of vectors and -o MODEL; --counts, --reports and --seeded are for packets."
         )
     if "://" in parsed.source[0]:
         raise InvalidInputError(
@@ -121,7 +128,8 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     users = announcement.plan.request.users
     with paying(parsed) as account:
         with tracked(sys.stderr.isatty()) as tracker, ReportRegister(announcement.collection(), reports) as register:
-            analyzer = chosen.count(announcement, parsed.source, tracker.bar("counting", users), register=register)
+            bar = tracker.bar("counting", users)
+            analyzer = chosen.count(announcement, parsed.source, bar, register=register, seeded=parsed.seeded)
         if collection is not None and account is not None:
             account.require_private(analyzer.secret)
             account.charge(collection)

@@ -29,7 +29,7 @@ class Command:
 
 COMMANDS = (
     Command("plan", "set the noise for a promise, and explain it", "privkde.cli.plan_command:add_plan"),
-    Command("fit", "run a planned collection over vectors in a file", "privkde.cli.fit_command:add_fit"),
+    Command("fit", "fit a private classifier or density to vectors in a file", "privkde.cli.fit_command:add_fit"),
     Command("predict", "classes or densities of vectors in a file", "privkde.cli.fit_command:add_predict"),
     Command("decode", "name each class by public vocabulary terms", "privkde.cli.fit_command:add_decode"),
     Command(

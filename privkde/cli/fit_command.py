@@ -18,10 +18,12 @@ from rich.console import Console
 
 from accounting import InvalidInputError, Plan
 from accounting.errors import printable
+from accounting.registry import AUTO
+from accounting.request import MODEL_CHOICES
 from privkde.cli.ledger_options import add_paying_options, paying
 from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
-from privkde.display.tables import model_table, prediction_table, terms_table
+from privkde.display.tables import prediction_table, terms_table
 from privkde.draws.randomness import private_randomness, public_stream
 from privkde.engines import PATHS, Collector
 from privkde.kernels import KernelChoice
@@ -34,16 +36,32 @@ from privkde.storage.datasets import holds, read_array, read_vectors, write_arra
 from privkde.storage.files import require_writable, whole_file
 
 if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
-    from privkde.learning.estimators import PrivateKDEClassifier
+    from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
+    from privkde.learning.private_classifier import PrivateClassifier
 
 PREDICTION_FORMATS = (".csv", ".npz")
+WITHOUT_PLAN = ("delta", "model", "max_messages", "label_epsilon", "separate_labels")
+"""What the command line says of a classifier that is not planned before."""
 
 
 def add_fit(fit: argparse.ArgumentParser) -> None:
     """Add the options of `fit`."""
     fit.add_argument("data", type=Path, metavar="DATA", help="one vector per user: .npz or .parquet")
-    fit.add_argument("--plan", type=Path, required=True, metavar="FILE", help="plan written by `privkde plan --output`")
+    promised = fit.add_mutually_exclusive_group(required=True)
+    promised.add_argument("--epsilon", type=real, metavar="X", help="ε for a whole record: features and label")
+    promised.add_argument("--plan", type=Path, metavar="FILE", help="plan written by `privkde plan --output`")
     fit.add_argument("-o", "--output", type=Path, required=True, metavar="MODEL", help="file for the published model")
+    classifier = fit.add_argument_group("with --epsilon")
+    classifier.add_argument("--delta", type=real, metavar="X", help="δ of the same promise (default: 1e-6)")
+    classifier.add_argument("--model", metavar="NAME", help=f"one of {', '.join(MODEL_CHOICES)} (default: {AUTO})")
+    classifier.add_argument("--max-messages", type=real, metavar="N", help="most messages of a user")
+    classifier.add_argument("--label-epsilon", type=real, metavar="X", help="part of ε for separate labels")
+    classifier.add_argument(
+        "--separate-labels",
+        action="store_const",
+        const=True,
+        help="the paper's protocol: labels by randomized response, then a density for each class",
+    )
     add_collection_options(fit)
     add_paying_options(fit)
     fit.set_defaults(run=fit_from_file)
@@ -54,7 +72,9 @@ def add_predict(predict: argparse.ArgumentParser) -> None:
     predict.add_argument("model", type=Path, metavar="MODEL", help="model written by `privkde fit` or `collect`")
     predict.add_argument("data", type=Path, metavar="DATA", help="the queries: .npz or .parquet")
     _add_arrays(predict, vectors="X_test", labels="y_test")
-    predict.add_argument("--rule", choices=RULES, default=RULES[0], help="highest density, or nearest mean")
+    predict.add_argument(
+        "--rule", choices=RULES, help="models by density: highest density, or nearest mean (default: the model's own)"
+    )
     predict.add_argument("-o", "--output", type=Path, metavar="FILE", help="write all predictions (.csv or .npz)")
     predict.set_defaults(run=_predict)
 
@@ -105,24 +125,37 @@ def _add_arrays(parser: argparse._ActionsContainer, *, vectors: str, labels: str
 def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -> None:
     """Collect from one user per row of a file and publish a model; without an engine, in this process."""
     require_writable(parsed.output)
-    plan = read_plan(parsed.plan)
-    plan.verify()
-    _refuse_options(plan, parsed)
+    plan = None if parsed.plan is None else _checked_plan(parsed)
     vectors = read_vectors(parsed.data, parsed.vectors)
-    _refuse_mismatch(plan, vectors, parsed)
+    if plan is not None:
+        _refuse_mismatch(plan, vectors, parsed)
     from privkde.learning.estimators import PrivateKDE
 
     with _shown_warnings(), paying(parsed) as account:
-        estimator: PrivateKDE | PrivateKDEClassifier
-        if plan.request.classes is None:
+        estimator: PrivateKDE | PrivateClassifier | PrivateKDEClassifier
+        if plan is not None and plan.request.classes is None:
             estimator = PrivateKDE(**_options(parsed), engine=engine).fit(vectors, plan=plan, budget=account)
         else:
             labels = read_array(parsed.data, parsed.labels or parsed.default_labels)
             classifier = _classifier(plan, vectors, labels, parsed, engine)
-            planned = plan if plan.request.joint else None
+            planned = plan if plan is not None and plan.request.joint else None
             estimator = classifier.fit(vectors, labels, plan=planned, budget=account)
     estimator.save(parsed.output)
-    Console().print(model_table(estimator.model_, getattr(estimator, "reported_counts_", {}), parsed.output))
+    print(estimator.summary())
+    print(f"written: {printable(str(parsed.output))}")
+
+
+def _checked_plan(parsed: argparse.Namespace) -> Plan:
+    """The plan of the command line; options that it decides are refused."""
+    given = [name for name in WITHOUT_PLAN if getattr(parsed, name, None) is not None]
+    if given:
+        raise InvalidInputError(
+            f"--{given[0].replace('_', '-')} was given beside --plan, which decides it; plan again."
+        )
+    plan = read_plan(parsed.plan)
+    plan.verify()
+    _refuse_options(plan, parsed)
+    return plan
 
 
 def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
@@ -166,13 +199,34 @@ def _options(parsed: argparse.Namespace) -> dict[str, Any]:
 
 
 def _classifier(
-    plan: Plan, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
-) -> PrivateKDEClassifier:
-    """One plan per class, made from the reported counts, for the request of the given plan; joint labels: that plan."""
+    plan: Plan | None, vectors: Rows, labels: NDArray[Any], parsed: argparse.Namespace, engine: Collector | None
+) -> PrivateClassifier | PrivateKDEClassifier:
+    """Joint labels unless the plan or an option says separate; then one plan per class, from the reported counts."""
     from privkde.learning.estimators import PrivateKDEClassifier
+    from privkde.learning.private_classifier import PrivateClassifier
 
     if labels.shape != (vectors.shape[0],):
         raise InvalidInputError(f"labels of shape {labels.shape} for {vectors.shape[0]} users; give one for each.")
+    if plan is not None:
+        _refuse_labels(plan, labels, parsed)
+    classes = None if parsed.classes is None else _declared(parsed.classes, labels)
+    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
+    if plan is None:
+        asked = {name: getattr(parsed, name) for name in WITHOUT_PLAN if getattr(parsed, name) is not None}
+        separate = asked.pop("separate_labels", False) or "label_epsilon" in asked
+        if not separate:
+            return PrivateClassifier(epsilon=parsed.epsilon, **asked, **options)
+        if asked.keys() & {"model", "max_messages"}:
+            raise InvalidInputError("--model and --max-messages belong to joint labels; leave them out.")
+        return PrivateKDEClassifier(epsilon=parsed.epsilon, **asked, **options)
+    if plan.request.joint:
+        return PrivateClassifier(**options)
+    known = PrivateKDEClassifier().get_params().keys() & plan.request.to_json().keys() - {"classes"}
+    return PrivateKDEClassifier(**{name: getattr(plan.request, name) for name in known}, **options)
+
+
+def _refuse_labels(plan: Plan, labels: NDArray[Any], parsed: argparse.Namespace) -> None:
+    """The plan must be for as many classes, and for one release if each class is planned again."""
     present = len(np.unique(labels))
     if parsed.classes is None and present != plan.request.classes:
         raise InvalidInputError(
@@ -183,11 +237,6 @@ def _classifier(
             f"the plan is for {plan.request.releases} releases with separate labels: each class would be planned again"
             " for those who report it, and all releases need the same plan; plan with --labels joint."
         )
-    classes = None if parsed.classes is None else _declared(parsed.classes, labels)
-    left_out = ("users", "dim", "classes", "releases")
-    request = {name: value for name, value in plan.request.to_json().items() if name not in left_out}
-    options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
-    return PrivateKDEClassifier(**request, **options)
 
 
 def _declared(classes: tuple[str, ...] | int, labels: NDArray[Any]) -> list[Any]:
@@ -231,21 +280,22 @@ def _predict(parsed: argparse.Namespace) -> None:
 
 def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, NDArray[Any]], NDArray[Any]]:
     """What is written, by name, and the prediction for each query: a class, or a density without classes."""
+    from privkde.learning.ranking import Ranking
+
     model = DensityModel.load(parsed.model)
-    if not model.labels:
-        if parsed.rule != "density" or parsed.labels is not None:
-            raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
-        density = _densities(model, vectors)[:, 0]
-        return {"density": density}, density
-    scores = model.ranked(_densities(model, vectors), parsed.rule)
-    classes = np.array(model.classes)
+    if not model.labels and (parsed.rule is not None or parsed.labels is not None):
+        raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
+    require_queries(vectors, model.dim)
+    with tracked(sys.stderr.isatty()) as tracker:
+        progress = tracker.bar("querying", vectors.shape[0])
+        if not model.labels:
+            density = model.densities(vectors, progress=progress)[:, 0]
+            return {"density": density}, density
+        ranking = Ranking.of(model, parsed.rule)
+        scores = ranking.scores(vectors, progress=progress)
+    classes = np.array(ranking.classes)
     predicted = classes[np.argmax(scores, axis=1)]
     return {"prediction": predicted, "scores": scores, "classes": classes}, predicted
-
-
-def _densities(model: DensityModel, vectors: Rows) -> NDArray[np.float64]:
-    with tracked(sys.stderr.isatty()) as tracker:
-        return model.densities(vectors, progress=tracker.bar("querying", vectors.shape[0]))
 
 
 def _accuracy(parsed: argparse.Namespace, predicted: NDArray[Any]) -> Accuracy | None:
@@ -273,7 +323,7 @@ def _decode(parsed: argparse.Namespace) -> None:
     words = read_array(parsed.vocabulary, parsed.words)
     if words.ndim != 1 or words.dtype.kind != "U":
         raise InvalidInputError(f"array {parsed.words!r} has shape {words.shape} and type {words.dtype}; give words.")
-    require_queries(vectors, model.plans[0].request.dim)
+    require_queries(vectors, model.dim)
     with tracked(sys.stderr.isatty()) as tracker:
         decoded = decode_classes(
             model.feature_sums(),

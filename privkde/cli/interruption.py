@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from privkde.storage.files import delete_private_files
-
 ENDED_BY_SIGNAL = 128
 """Exit code of a command that a signal ended, less the number of the signal."""
 _NAMES = ("INT", "TERM", "HUP", "QUIT", "XCPU", "XFSZ", "ALRM", "VTALRM", "PROF", "USR1", "USR2")
@@ -78,6 +76,8 @@ def interruptible() -> Iterator[None]:
 
 def _give_up(number: int) -> None:
     """End at once; of what is temporary, files of users' data are deleted first."""
+    from privkde.storage.files import delete_private_files  # `--help` does without it
+
     delete_private_files()
     os.write(2, f"privkde: {Interrupted(number)}, before everything temporary was deleted\n".encode())
     os._exit(ENDED_BY_SIGNAL + number)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
 from accounting import InvalidInputError, Plan, PlanRequest, solve
 from accounting.choosing import Progress
-from accounting.comparing import compare_labels, compare_rungs
+from accounting.comparing import Outcome, compare_labels, compare_models, compare_rungs
 from accounting.errors import require_choice
 from accounting.fields import Field, fields_of
 from accounting.planning import plan_with_advice
@@ -22,8 +23,8 @@ from accounting.request import read_request
 from accounting.solving import QUESTIONS, SolveRequest
 from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
-from privkde.display.tables import compare_table, labels_table, ladder_table, plan_table
-from privkde.storage.datasets import read_vectors
+from privkde.display.tables import compare_table, labels_table, ladder_table, models_table, plan_table
+from privkde.storage.datasets import StoredRows, read_array, read_vectors
 from privkde.storage.files import require_writable, whole_file, write_text
 
 SAMPLE_QUERIES = 500
@@ -33,7 +34,6 @@ _READERS: dict[type, tuple[Callable[[str], Any], str]] = {int: (whole, "N"), flo
 _SOLVE_FLAGS = {
     "--solve": "unknown",
     "--target-error": "target_error",
-    "--max-messages": "max_messages",
     "--error-measure": "measure",
 }
 
@@ -102,9 +102,7 @@ def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
     """The error on data like a public sample, at up to `SAMPLE_QUERIES` of its own vectors."""
     from privkde.learning.prediction import expected_error
 
-    vectors = read_vectors(sample, "X")
-    if vectors.shape[1] != plan.request.dim:
-        raise InvalidInputError(f"{str(sample)!r} has {vectors.shape[1]} columns; the plan is for {plan.request.dim}.")
+    vectors = _sampled(sample, plan.request.dim)
     progress("predicting the error on data like the sample")
     queries = vectors[np.arange(min(SAMPLE_QUERIES, vectors.shape[0]))]
     error = expected_error(plan, vectors, queries)
@@ -112,6 +110,13 @@ def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
         f"expected error on data like {sample.name}: {error.total:.4g} = sqrt(bias {error.bias:.3g}² + features"
         f" {error.feature:.3g}² + rounding {error.rounding:.3g}² + privacy {error.privacy:.3g}²)"
     )
+
+
+def _sampled(sample: Path, dim: int) -> StoredRows | NDArray[np.floating]:
+    vectors = read_vectors(sample, "X")
+    if vectors.shape[1] != dim:
+        raise InvalidInputError(f"{str(sample)!r} has {vectors.shape[1]} columns; the plan is for {dim}.")
+    return vectors
 
 
 def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
@@ -122,12 +127,29 @@ def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
         progress("drawing the ladder")
         with whole_file(parsed.plot) as temporary:
             plot_comparison(rungs, temporary)
-    return [compare_table(rungs), *([labels_table(labels)] if labels else [])]
+    models = compare_models(request, progress)
+    tables = [compare_table(rungs), *([labels_table(labels)] if labels else [])]
+    return [*tables, models_table(models, _accuracies(models, parsed, progress))] if models else tables
+
+
+def _accuracies(models: Sequence[Outcome], parsed: argparse.Namespace, progress: Progress) -> dict[str, float]:
+    """Expected accuracy of each model on data like a public sample with labels `y`, if one is given."""
+    if parsed.sample is None:
+        return {}
+    from privkde.learning.prediction import expected_accuracy
+
+    vectors, labels = _sampled(parsed.sample, models[0].request.dim), read_array(parsed.sample, "y")
+    found = {}
+    for outcome in models:
+        if outcome.protocol is not None:
+            progress(f"predicting the accuracy of model {outcome.name}")
+            found[outcome.name] = expected_accuracy(outcome.request, outcome.protocol, vectors, labels)
+    return found
 
 
 def _refuse_ignored(parsed: argparse.Namespace) -> None:
     """`--compare` prints tables only: refuse options that it would ignore."""
-    others = {"json": "json", "explain": "explain", "output": "output", "unknown": "solve", "sample": "sample"}
+    others = {"json": "json", "explain": "explain", "output": "output", "unknown": "solve"}
     ignored = [flag for name, flag in others.items() if getattr(parsed, name)]
     if parsed.compare and ignored:
         raise InvalidInputError(f"--{ignored[0]} has no effect with --compare; run them one after the other.")
@@ -137,10 +159,8 @@ def _solved_or_planned(parsed: argparse.Namespace, progress: Progress) -> Plan:
     if parsed.unknown is not None:
         require_choice("--solve", parsed.unknown, QUESTIONS)
         return solve(**_values(parsed, SolveRequest), progress=progress)
-    if parsed.target_error is not None or parsed.max_messages is not None:
-        raise InvalidInputError(
-            f"--target-error and --max-messages belong to --solve; add --solve {'|'.join(QUESTIONS)}."
-        )
+    if parsed.target_error is not None:
+        raise InvalidInputError(f"--target-error belongs to --solve; add --solve {'|'.join(QUESTIONS)}.")
     return plan_with_advice(read_request(_values(parsed, PlanRequest)), progress=progress)
 
 

@@ -112,6 +112,35 @@ def compare_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
+def models_table(outcomes: Sequence[Outcome], accuracies: Mapping[str, float]) -> Table:
+    """Joint labels with each model: messages, noise and, where a labeled sample tells it, expected accuracy."""
+    table = Table(
+        title="Models: one collection of features and labels (norm of the noise of a mean, vectors having norm 1;"
+        " spectral scale of the noise of second moments, in units of their mean eigenvalue)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        caption="\n".join(f"{refused.name}: {refused.refusal}" for refused in outcomes if refused.protocol is None)
+        or None,
+        caption_justify="left",
+    )
+    table.add_column("model")
+    for name in ("messages", "noise of a mean", "of moments", *(["expected accuracy"] if accuracies else [])):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        record, messages = outcome.request.record, outcome.messages_per_user
+        if record is None or messages is None or outcome.protocol is None:
+            table.add_row(outcome.name, "not possible")
+            continue
+        size, n, bound = outcome.request.users_per_density, outcome.request.users, outcome.request.facts().bound
+        noise = record.noise_deviation(bound, n, outcome.protocol.variance(n))
+        of_mean = noise * math.sqrt(record.dim) / size
+        weight = record.moment_weight
+        moments = _number(noise * math.sqrt(record.dim / (2.0 * weight)) * record.dim / n) if weight else "—"
+        accuracy = [f"{accuracies[outcome.name]:.1%}"] if outcome.name in accuracies else []
+        table.add_row(outcome.name, f"{messages:,.0f}", _number(of_mean), moments, *accuracy)
+    return table
+
+
 def labels_table(outcomes: Sequence[Outcome]) -> Table:
     """Separate and joint labels for the same total ε, and which is recommended."""
     best = min(outcomes, key=lambda outcome: outcome.total_error)
@@ -124,7 +153,7 @@ def labels_table(outcomes: Sequence[Outcome]) -> Table:
         name = f"{outcome.name} ← recommended" if outcome is best else outcome.name
         times = "" if request.releases == 1 else f"{request.releases}·"
         label = "together" if request.label_epsilon is None else f"{times}{request.label_epsilon:g}"
-        split = f"{request.epsilon:g}", label
+        split = f"{request.kde_epsilon:g}", label
         if error is None or messages is None:
             table.add_row(name, *split, "—", "—", "—")
         else:

@@ -14,7 +14,7 @@ from accounting.errors import InvalidInputError, require_choice
 from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import PartialCounts, released
+from privkde.protocol.counting import PacketCounter, PartialCounts, released
 from privkde.protocol.parties import Analyzer, register_of
 from privkde.storage.files import write_text
 from privkde.storage.json_text import read_json
@@ -76,20 +76,28 @@ class Engine(abc.ABC):
         progress: Progress | None = None,
         *,
         register: ReportRegister | None = None,
+        seeded: bool = False,
     ) -> Analyzer:
         """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on.
 
         Names may be patterns such as `sent/*.packets`. Every report is counted once. With a `register` in a file this
         holds for all runs together: reports that are new make a release of their own, and the counts are those of all
-        releases. After an interruption nothing was counted, or all of it.
+        releases. After an interruption nothing was counted, or all of it. Packets that are marked as drawn from a seed
+        are rejected unless `seeded` says that this is a study; its counts are then not private.
         """
         kept = register_of(announcement, register)
         with kept.counting():
-            return released(announcement, self._count(announcement, files, kept, progress), kept)
+            counter = PacketCounter(announcement, seeded=seeded)
+            return released(announcement, self._count(announcement, counter, files, kept, progress), kept)
 
     @abc.abstractmethod
     def _count(
-        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+        self,
+        announcement: Announcement,
+        counter: PacketCounter,
+        files: Sequence[str],
+        register: ReportRegister,
+        progress: Progress | None,
     ) -> PartialCounts:
         """The counts of reports that are new to the register, which are added to it."""
 
@@ -142,7 +150,7 @@ class ThroughFiles:
         self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
         files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
-            return self.engine.count(announcement, files, register=register)
+            return self.engine.count(announcement, files, register=register, seeded=not stream.secret)
 
     def public_seed(self) -> str | None:
         """The seed of the collection that the folder holds, which continues it; refused if it cannot be continued."""

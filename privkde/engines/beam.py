@@ -35,7 +35,7 @@ from privkde.engines import Engine
 from privkde.engines.transforms import CountFiles, Played, opened, play_users
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import Complaint, PartialCounts, analyzed, refuse_complaint, released
+from privkde.protocol.counting import Complaint, PacketCounter, PartialCounts, analyzed, refuse_complaint, released
 from privkde.protocol.parties import Analyzer
 from privkde.storage.container import sealed, unsealed
 from privkde.storage.datasets import read_vectors
@@ -107,7 +107,12 @@ class BeamEngine(Engine):
         self._played(users, stream, progress, folder=folder.resolve(), suffix=suffix)
 
     def _count(
-        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+        self,
+        announcement: Announcement,
+        counter: PacketCounter,
+        files: Sequence[str],
+        register: ReportRegister,
+        progress: Progress | None,
     ) -> PartialCounts:
         """Wherever Beam can read the files; names may be patterns such as `gs://a/*`.
 
@@ -118,7 +123,7 @@ class BeamEngine(Engine):
         def build(pipeline: Any, place: str) -> Any:
             with FileSystems.create(f"{place}.known", compression_type=PLAIN) as known:
                 known.writelines(f"{report.hex()}\n".encode() for report in register.reports())
-            return pipeline | beam.Create(names) | CountFiles(announcement, place)
+            return pipeline | beam.Create(names) | CountFiles(announcement, counter, place)
 
         def add(place: str, counts: PartialCounts) -> None:
             (match,) = FileSystems.match([f"{place}.new-*"])

@@ -84,10 +84,14 @@ class LocalEngine(Engine):
         in_blocks(work, users.index, users.announcement.n_instances, progress)
 
     def _count(
-        self, announcement: Announcement, files: Sequence[str], register: ReportRegister, progress: Progress | None
+        self,
+        announcement: Announcement,
+        counter: PacketCounter,
+        files: Sequence[str],
+        register: ReportRegister,
+        progress: Progress | None,
     ) -> PartialCounts:
         """One file after the other; of packets with the same id the first is counted."""
-        counter = PacketCounter(announcement)
         counts = counter.nothing
         for name in matched(files, lambda pattern: [pattern] if Path(pattern).is_file() else glob(pattern)):
             part = counter.of_all(read_packets(name, counter.longest), register)

@@ -34,7 +34,7 @@ from privkde.draws.randomness import ByteStream
 from privkde.engines.users import Clients, Users, noise_of_all
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, PartialCounts, withheld
-from privkde.protocol.messages import MalformedPacketError, WireFormat
+from privkde.protocol.messages import WireFormat
 from privkde.storage.datasets import read_array
 from privkde.storage.packets import part_name, read_packets
 from privkde.storage.user_blocks import Index, one_blas_thread
@@ -66,14 +66,15 @@ class CountFiles(beam.PTransform):  # type: ignore[misc]
     The counts of each file travel and are added up. All ends in one result, since `DaskRunner` computes no other.
     """
 
-    def __init__(self, announcement: Announcement, place: str) -> None:
+    def __init__(self, announcement: Announcement, counter: PacketCounter, place: str) -> None:
         super().__init__()
         self._announcement = announcement
+        self._counter = counter
         self._place = place
 
     def expand(self, names: Any) -> Any:
         """Packets are counted where they are read; then the total is checked."""
-        wire, counter = self._announcement.wire_format(), PacketCounter(self._announcement)
+        wire, counter = self._announcement.wire_format(), self._counter
         seen = names | "Spread files" >> beam.Reshuffle() | "Look" >> beam.FlatMap(partial(_sightings, counter, wire))
         known = names.pipeline | "Earlier" >> beam.Create([f"{self._place}.known"]) | beam.FlatMap(_lines)
         before = known | "Known" >> beam.Map(lambda report: (report, KNOWN))
@@ -144,27 +145,28 @@ class CountPackets(beam.PTransform):  # type: ignore[misc]
     Packets travel to the worker that groups them by id. Which reports other runs counted is not known here.
     """
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, *, seeded: bool = False) -> None:
         super().__init__()
         self._announcement = announcement
+        self._seeded = seeded
 
     def expand(self, packets: Any) -> Any:
-        """Of packets with the same id one is counted, and of malformed ones only their number."""
-        counter = PacketCounter(self._announcement)
+        """Of packets with the same id one is counted, and of those that are refused only their number."""
+        counter = PacketCounter(self._announcement, seeded=self._seeded)
         return (
             packets
-            | "Look" >> beam.Map(partial(_sighted, self._announcement.wire_format()))
+            | "Look" >> beam.Map(partial(_sighted, counter, self._announcement.wire_format()))
             | "First" >> beam.CombinePerKey(_first)
             | "Count" >> beam.Map(partial(_counts, counter))
             | _Total(self._announcement)
         )
 
 
-def _sighted(wire: WireFormat, packet: bytes) -> tuple[str, Sighting]:
-    try:
-        return wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), packet, 1)
-    except MalformedPacketError:
+def _sighted(counter: PacketCounter, wire: WireFormat, packet: bytes) -> tuple[str, Sighting]:
+    """One that is refused takes no other's place: all of them are together, without an id."""
+    if not counter.of(packet).n_users:
         return "", (b"", b"", 1)
+    return wire.packet_id(packet).hex(), (hashlib.sha256(packet).digest(), packet, 1)
 
 
 def _counts(counter: PacketCounter, sighted: tuple[str, Sighting]) -> PartialCounts:
@@ -238,7 +240,7 @@ class _PlayBlock(beam.DoFn):  # type: ignore[misc]
     def setup(self) -> None:
         file, users = self._played.classes, self._played.users
         self._clients = Clients(users if file is None else replace(users, classes=read_array(file, "classes")))
-        self._counter = PacketCounter(users.announcement)
+        self._counter = PacketCounter(users.announcement, seeded=not self._played.recipe().secret)
 
     def process(self, block: Block) -> Iterator[PartialCounts]:
         try:

@@ -65,7 +65,10 @@ class KernelChoice:
 
     @staticmethod
     def planned(request: PlanRequest, *, bandwidth: float = 1.0, projection: int | None = None) -> KernelChoice:
-        """The kernel of a request, with the settings that the accountant does not need to know."""
+        """The kernel of a request, with the settings that the accountant does not need to know.
+
+        Where a whole record is rotated as one vector, its features are the vector itself.
+        """
         return KernelChoice(
             name=request.kernel,
             dim=request.dim,
@@ -73,7 +76,7 @@ class KernelChoice:
             bias=request.bias,
             bandwidth=bandwidth,
             projection=projection,
-            bound=request.rounding_bound,
+            bound=None if request.record else request.rounding_bound,
         )
 
     def facts(self) -> KernelFacts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import InvalidInputError
+from accounting import InfeasibleError, InvalidInputError
 from accounting.errors import require_integer
 from privkde.protocol.inputs import Rows
 from privkde.protocol.model import FeatureSums, Floats
@@ -41,6 +41,8 @@ def decode_classes(
     if len(words) != vocabulary.shape[0]:
         raise InvalidInputError(f"{len(words)} words for {vocabulary.shape[0]} vectors; give one word for each vector.")
     n_groups = len(sums.sums)
+    if n_groups == 0:
+        raise InfeasibleError("no class stands out from its noise, so none has a density; raise epsilon.")
     scores = np.zeros((0, n_groups))
     index: NDArray[np.int64] = np.zeros((0, n_groups), np.int64)
     for start, block in sums.density_blocks(vocabulary, progress=progress):

@@ -1,4 +1,4 @@
-"""`PrivateKDE` and `PrivateKDEClassifier`: the whole protocol behind scikit-learn's conventions.
+"""`PrivateKDE` and `PrivateKDEClassifier`: the paper's protocols behind scikit-learn's conventions.
 
 `fit` simulates all users of a collection in this process: enrollment, plan, randomizers, shuffler, analyzer,
 publication. Only what is published is kept.
@@ -6,40 +6,75 @@ publication. Only what is published is kept.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
+import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from accounting import InfeasibleError, InvalidInputError, Plan
+from accounting import InvalidInputError, Plan
 from accounting.errors import require_choice
-from accounting.request import LABELS
+from accounting.request import ALL_THERE, SEPARATE, PlanRequest
 from privkde.display.progress import tracked
 from privkde.draws.randomness import private_randomness
-from privkde.learning.decoding import decode_classes
-from privkde.learning.private_estimator import PrivateEstimator, without_values
+from privkde.learning.labeled_estimator import LabeledEstimator
+from privkde.learning.private_estimator import PrivateEstimator, refuse_further, require_dimension
+from privkde.learning.ranking import Ranking
 from privkde.protocol.label_round import randomize_labels
-from privkde.protocol.model import RULES, DensityModel, Floats, Label
-from privkde.protocol.rounds import Collection, ExcludedClassWarning
+from privkde.protocol.model import RULES, DensityModel, Floats
+from privkde.protocol.rounds import Collection
 
 if TYPE_CHECKING:
     from privkde.ledger import Account
 
 
-class UndeclaredClassesWarning(UserWarning):
-    """The set of classes was read off private labels, and is published."""
-
-
 class PrivateKDE(PrivateEstimator):
     """A kernel density function of n users' vectors under shuffled differential privacy (the paper's Algorithm 1).
 
+    Parameters
+    ----------
+    epsilon : float
+        ε of everything that is published about a person's vector. It has no default: `fit` refuses to
+        invent one.
+    delta : float, default 1e-6
+        δ of the same promise; 0 needs `bitsum="pure"`.
+    kernel : str, default "gaussian"
+        "gaussian", "laplacian", "exponential", "inner-product" or "inner-product-signs".
+    bitsum : str, default "rr"
+        Protocol that counts bits: "rr", "3nb", "poisson", "negative-binomial", "pure", or "auto".
+    repetitions : int, default 768
+        Independent feature maps; without effect for "inner-product".
+    accountant : str, default "auto"
+        Rung of the composition ladder that proves the promise.
+    min_users : int, optional
+        Users that must at least take part; noise counts on them. All, if left out.
+    dropout, colluders : float, default 0
+        Users that may stay away, or tell what they sent: a share below 1 or a number; instead of `min_users`.
+    insecure_seed : int, optional
+        Makes a fit reproducible and NOT PRIVATE: for studies only.
+    bandwidth : float, default 1
+        Bandwidth of the kernel; without effect for inner products.
+    projection : int, optional
+        Gaussian kernel only: project to so many random dimensions first.
+    bias, bound, noise_shape, excess_error, allow_useless
+        As in `accounting.PlanRequest`.
+    outside : {"reject", "project"}, default "reject"
+        What a client does with a vector of norm above 1, where the kernel excludes it.
+    path : {"aggregated", "faithful"}, default "aggregated"
+        Draw counts of the same law, or send every single message.
+    public_seed : str, optional
+        32 hexadecimal digits for the public randomness; fresh ones if left out.
+    engine : optional
+        Where users are played (`privkde.engine`); this process if left out.
+    verbose : bool, default False
+        Show progress on standard error.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> x = np.random.default_rng(0).normal(size=(500, 3))
     >>> kde = PrivateKDE(repetitions=16, epsilon=4.0, insecure_seed=1).fit(x)
@@ -49,24 +84,23 @@ class PrivateKDE(PrivateEstimator):
     NOT PRIVATE (seeded randomness): gaussian KDE from 16 bitsum instances, 16 of them touched by one user
     """
 
-    def fit(self, X: Any, y: Any = None, *, plan: Plan | None = None, budget: Account | None = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, plan: Plan | None = None, budget: Account | None = None, **further: Any
+    ) -> Self:
         """Collect from one user per row and publish.
 
         A `plan` that was made before replaces the parameters that a plan is made from. It must fit the data and keep
         what it promises (`Plan.verify`). A `budget` (`Ledger.account`) is charged before anybody answers; without
-        enough left, nothing is collected or published.
+        enough left, nothing is collected or published. `sample_weight` is refused: it would not be private.
         """
+        refuse_further(further)
         if plan is not None:
             plan.verify()
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows = self._rows(X, reset=True)
-            if plan is not None and plan.request.dim != self.n_features_in_:
-                raise InvalidInputError(
-                    f"vectors have {self.n_features_in_} entries and the plan is for {plan.request.dim};"
-                    " make a plan for these vectors."
-                )
+            require_dimension(plan, rows.shape[1])
             randomness = private_randomness(self.insecure_seed)
-            collection = Collection(self._terms(self._request(), randomness))
+            collection = Collection(self._terms(self._request(rows.shape[1], plan), randomness))
             collection.enroll(rows.shape[0])
             self._run(
                 collection, rows, [np.arange(rows.shape[0])], randomness, tracker=tracker, plan=plan, budget=budget
@@ -80,182 +114,143 @@ class PrivateKDE(PrivateEstimator):
         return self.model_.plans[0]
 
     def density(self, X: Any) -> Floats:
-        """K̃(y) for every row y of `X`; any number of queries, at no further cost of privacy."""
+        """K̃(y) for every row y of `X`; any number of queries, at no further cost of privacy.
+
+        An unbiased estimate of a mean of kernel values. It may be negative where few users are.
+        """
         check_is_fitted(self, "model_")
         return self.model_.densities(self._rows(X, reset=False))[:, 0]
+
+    def score_samples(self, X: Any) -> Floats:
+        """Ln K̃(y) for every row y of `X`, as scikit-learn's densities have it; −∞ where K̃(y) ≤ 0.
+
+        K̃ is a mean of kernel values and does not integrate to 1. Its logarithm is biased downwards by noise.
+        """
+        density = self.density(X)
+        return np.log(density, out=np.full(density.shape, -math.inf), where=density > 0.0)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A fitted estimator from a file that `save` wrote."""
         model = DensityModel.load(path)
         if model.labels:
-            raise InvalidInputError(f"{str(path)!r} holds a classifier; load it with PrivateKDEClassifier.")
+            raise InvalidInputError(f"{str(path)!r} holds a classifier; load it with {_loader(model)}.")
         return cls()._restore(model)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class PrivateKDEClassifier(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
+class PrivateKDEClassifier(LabeledEstimator):
     """One private density per class, prediction by the highest density (the paper's section 3.3).
 
-    With `labels="separate"` each user first reports its label by randomized response with `label_epsilon`, then takes
-    part in the density of the class that it reported. With `labels="joint"` there is one collection, in which
-    (epsilon, delta) protects features and label together; `label_epsilon` has no effect. The set of classes is public
-    and declared beforehand as `classes`. Without it the set is read off the labels, with an `UndeclaredClassesWarning`:
-    a class that only one user has is then published, and the contract says that nothing covers this.
-    `reported_counts_` are the users that reported each class or, with joint labels, estimates of their number, which
-    may be off by the noise.
+    Each user first reports its label by randomized response, then takes part in the density of the class that it
+    reported. `PrivateClassifier` protects features and label in one collection and predicts better for the same ε; this
+    class is for the paper's protocol. `reported_counts_` are the users that reported each class.
+
+    Parameters
+    ----------
+    epsilon : float
+        ε of everything that is published about a person: features and label. It has no default: `fit` refuses to
+        invent one.
+    label_epsilon : float, optional
+        The part of `epsilon` for the label's randomized response; the rest is for the features. Planned if left out.
+    classes : sequence of str, int, float or bool, optional
+        The public set of classes. Without it the set is read off the labels, with an `UndeclaredClassesWarning`: a
+        class that only one user has is then published, and the contract says that nothing covers this.
+    rule : {"density", "mean"}, default "density"
+        Rank classes by K̃_c(y), or by the distance of y to their means in feature space, K̃_c(y) − ½‖μ_c‖².
+    small_classes : {"refuse", "exclude"}, default "refuse"
+        What to do if too few users report a class.
+
+    All others are those of `PrivateKDE`.
     """
 
-    label_epsilon: float = 5.0
-    labels: str = "separate"
-    classes: Sequence[Label] | None = None
-    rule: str = "density"
-    small_classes: str = "refuse"
+    label_epsilon: float | None = None
+    rule: str = RULES[0]
 
-    def fit(self, X: Any, y: ArrayLike, *, plan: Plan | None = None, budget: Account | None = None) -> Self:
-        """Label round, one plan and one collection for each reported class, publication; or one joint collection.
+    def fit(
+        self, X: Any, y: ArrayLike, *, plan: Plan | None = None, budget: Account | None = None, **further: Any
+    ) -> Self:
+        """Label round, one plan and one collection for each reported class, publication.
 
-        With joint labels a `plan` that was made before may be given, as to `PrivateKDE`. A `budget` pays as there.
+        A `plan` is refused: each class is planned for those who report it. A `budget` pays as for `PrivateKDE`,
+        for one round of labels: a fit that is interrupted or refused after it has spent its charge.
         """
-        if plan is not None and not (self.labels == "joint" and plan.request.joint):
+        refuse_further(further)
+        if plan is not None:
             raise InvalidInputError(
                 "a plan was given and labels are separate: each class is planned for those who report it;"
-                " leave the plan out, or choose labels='joint'."
+                " leave the plan out, or use PrivateClassifier."
             )
-        if plan is not None:
-            plan.verify()
-        require_choice("labels", self.labels, LABELS)
         require_choice("rule", self.rule, RULES)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows, targets = self._rows(X, y, reset=True)
             known, numbers = self._numbered(targets)
             randomness = private_randomness(self.insecure_seed)
-            joint = self.labels == "joint"
+            label_epsilon, features_epsilon = self._parts(rows.shape, len(known))
             terms = self._terms(
-                self._request() | ({"labels": "joint"} if joint else {}),
+                self._request(rows.shape[1]) | {"epsilon": features_epsilon},
                 randomness,
                 labels=tuple(known.tolist()),
                 labels_declared=self.classes is not None,
-                label_epsilon=None if joint else self.label_epsilon,
+                label_epsilon=label_epsilon,
                 small_classes=self.small_classes,
             )
             collection = Collection(terms)
-            if joint:
-                collection.enroll(len(numbers))
-                everybody = [np.arange(len(numbers))]
-                self._run(
-                    collection, rows, everybody, randomness, tracker=tracker, plan=plan, classes=numbers, budget=budget
-                )
-                self._refuse_or_warn()
-                self.reported_counts_ = _rounded_sizes(self.model_)
-            else:
-                if budget is not None:
-                    budget.require_private(randomness.secret)
-                    budget.charge(collection)  # reports of labels are paid for, whatever becomes of them
-                reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
-                collection.enroll_labels(reported)
-                groups = [np.flatnonzero(reported == number) for number in range(len(known))]
-                self._run(collection, rows, groups, randomness, tracker=tracker, budget=budget)
-                self.reported_counts_ = dict(zip(known.tolist(), collection.enrolled.tolist(), strict=True))
+            if budget is not None:
+                budget.require_private(randomness.secret)
+                collection.begin_labels(budget)  # reports are paid for, whatever becomes of them
+            reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
+            collection.enroll_labels(reported)
+            groups = [np.flatnonzero(reported == number) for number in range(len(known))]
+            self._run(collection, rows, groups, randomness, tracker=tracker, budget=budget)
+            self.reported_counts_ = dict(zip(known.tolist(), collection.enrolled.tolist(), strict=True))
             self.classes_ = np.array(self.model_.classes, dtype=known.dtype)
         return self
 
-    def _refuse_or_warn(self) -> None:
-        """Joint labels: classes whose estimated size does not stand out from its error have no density."""
-        lost = [label for label in self.model_.labels if label not in self.model_.classes]
-        if not lost:
-            return
-        text = (
-            f"class {lost[0]!r} ({len(lost)} such): its estimated size, {self.model_.sizes()[lost[0]]:.0f} ±"
-            f" {self.model_.size_deviation():.0f}, does not stand out from its noise; raise epsilon or take more users"
+    def _parts(self, shape: tuple[int, ...], n_classes: int) -> tuple[float, float]:
+        """ε of the label and of the features, as a plan for all classes divides it."""
+        whole = PlanRequest(
+            **{**self._request(shape[1]), **ALL_THERE},
+            users=max(shape[0], 2 * n_classes),
+            classes=n_classes,
+            labels=SEPARATE,
+            label_epsilon=self.label_epsilon,
         )
-        if len(self.model_.classes) == 0:
-            raise InfeasibleError(f"{text}; no class is left.")
-        if self.small_classes == "refuse":
-            raise InfeasibleError(f"{text}, or leave such classes out with small_classes='exclude'.")
-        warnings.warn(f"excluded: {text}.", ExcludedClassWarning, stacklevel=3)
-
-    def _numbered(self, targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The public classes and each label's number among them."""
-        if targets.dtype.kind not in "biufUO":
-            raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
-        try:
-            with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
-                check_classification_targets(targets)
-            known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(without_values(str(error))) from None
-        if not all(_can_be_written(label) for label in known.tolist()):
-            raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")
-        if known.dtype.kind == "f" and not np.all(np.isfinite(known)):
-            raise InvalidInputError("a declared class is NaN or infinite; declare finite numbers or texts.")
-        if (targets.dtype.kind in "OSU") != (known.dtype.kind in "OSU"):
-            raise InvalidInputError("labels and declared classes must both be texts or both be numbers.")
-        strange = np.flatnonzero(~np.isin(targets, known))
-        if len(strange):
-            raise InvalidInputError(
-                f"the label of row {int(strange[0])} is not among the declared classes ({len(strange)} such rows);"
-                " declare its class or drop these rows."
-            )
-        if len(known) < 2:
-            raise InvalidInputError(f"labels hold {len(known)} class; a classifier needs at least two.")
-        if self.classes is None:
-            warnings.warn(
-                "classes were not declared (classes=, --classes): their set is read off the users' labels and"
-                " published, which (epsilon, delta) does not cover.",
-                UndeclaredClassesWarning,
-                stacklevel=3,
-            )
-        return known, np.searchsorted(known, targets).astype(np.int64)
+        return whole.label_epsilon or 0.0, whole.kde_epsilon
 
     @property
     def plan_(self) -> dict[Any, Plan]:
-        """The plan of each released class; with joint labels the same for all."""
+        """The plan of each released class."""
         check_is_fitted(self, "model_")
-        plans = self.model_.plans * (len(self.classes_) if self.labels == "joint" else 1)
-        return dict(zip(self.classes_.tolist(), plans, strict=True))
+        return dict(zip(self.classes_.tolist(), self.model_.plans, strict=True))
 
-    def scores(self, X: Any) -> Floats:
-        """One score for each query y (rows) and class (columns): K̃_c(y), or K̃_c(y) − ½‖μ_c‖² with `rule="mean"`.
+    def _ranking(self) -> Ranking:
+        return Ranking.of(self.model_, self.rule)
 
-        The second ranks classes by the distance of y to their means in feature space.
-        """
+    def save(self, path: str | Path) -> None:
+        """Write the published model with the rule, whole or not at all."""
         check_is_fitted(self, "model_")
-        return self.model_.ranked(self.model_.densities(self._rows(X, reset=False)), self.rule)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The class of the highest score; ties go to the first class."""
-        best = np.argmax(self.scores(X), axis=1)
-        return np.asarray(self.classes_[best])
-
-    def decode(
-        self, vocabulary: Any, words: Sequence[str], k: int = 3, *, contrast: bool = False
-    ) -> dict[Any, list[str]]:
-        """The k vocabulary terms that each class's density ranks highest, best first."""
-        check_is_fitted(self, "model_")
-        rows = self._rows(vocabulary, reset=False)
-        best = decode_classes(self.model_.feature_sums(), rows, words, k=k, contrast=contrast)
-        return {label: [term.word for term in terms] for label, terms in zip(self.classes_.tolist(), best, strict=True)}
+        dataclasses.replace(self.model_, rule=self.rule).save(path)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """A fitted classifier from a file that `save` wrote."""
         model = DensityModel.load(path)
-        if not model.labels:
-            raise InvalidInputError(f"{str(path)!r} holds a density without classes; load it with PrivateKDE.")
-        restored = cls()._restore(model)
-        restored.classes_ = np.array(model.classes)
         response = model.label_response()
-        if response is not None:
-            restored.label_epsilon = response.label_epsilon
-        restored.reported_counts_ = _rounded_sizes(model)
+        if response is None:
+            raise InvalidInputError(f"{str(path)!r} holds no separate labels; load it with {_loader(model)}.")
+        restored = cls(rule=model.rule)._restore(model)
+        restored.epsilon = math.fsum([model.plans[0].request.epsilon, response.label_epsilon])
+        restored.label_epsilon = response.label_epsilon
+        if model.classes_declared and len(model.labels) == response.n_classes:
+            restored.classes = model.labels
+        restored.classes_ = np.array(model.classes)
+        restored.reported_counts_ = {label: round(size) for label, size in model.sizes().items()}
         return restored
 
 
-def _can_be_written(label: Label) -> bool:
-    """Whether a label is not half a surrogate pair, which no document can hold."""
-    return not isinstance(label, str) or label == label.encode("utf-8", "ignore").decode("utf-8")
-
-
-def _rounded_sizes(model: DensityModel) -> dict[Label, int]:
-    return {label: round(size) for label, size in model.sizes().items()}
+def _loader(model: DensityModel) -> str:
+    """The estimator that a model belongs to."""
+    if not model.labels:
+        return "PrivateKDE"
+    return "PrivateClassifier" if model.label_response() is None else "PrivateKDEClassifier"

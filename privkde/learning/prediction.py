@@ -7,17 +7,26 @@ shows it. Source: docs/proofs/error.md.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from accounting import Plan
+from accounting import InvalidInputError, Plan
 from accounting.accuracy.density_error import PredictedError
+from accounting.classifier_model import DENSITY
+from accounting.mechanisms import BitsumProtocol
+from accounting.record_vector import RecordVector
+from accounting.request import PlanRequest
 from privkde.draws.randomness import new_public_seed
 from privkde.kernels import KernelChoice, LsqFamily
 from privkde.learning.baselines import admitted, exact_densities
 from privkde.protocol.inputs import Rows
+from privkde.protocol.linear_rule import LinearRule, Published
 from privkde.protocol.model import Floats
 from privkde.storage.user_blocks import Index, in_blocks
+
+ACCURACY_DRAWS = 5
 
 
 def expected_error(
@@ -34,9 +43,12 @@ def expected_error(
     The maps are drawn as a collection draws them. With a_i(y) = f̄_i·g_i(y), where f̄ is the mean over the sample: the
     bias is that of ā; the variance of the features is Var_i(a)/I, that of rounding Σ_ij g_ij²(R² − mean f_ij²)/(nI²),
     that of privacy 4R²E²Σ_ij g_ij²/(nI)². With joint labels the sample stands for one class, everybody rounds in the
-    instances of that class, and its estimated size adds its own error.
+    instances of that class, and its estimated size adds its own error; where whole records are rotated, sums and sizes
+    are off by `RecordLayout.noise_deviation`.
     """
     request = plan.request
+    if request.record is not None:
+        return _record_error(plan, request.record, sample, queries)
     family = KernelChoice.planned(request, bandwidth=bandwidth, projection=projection).build(
         public_seed or new_public_seed()
     )
@@ -58,6 +70,73 @@ def expected_error(
     spread = np.var(each, axis=1, ddof=1) / i if i > 1 else np.zeros(len(each))
     bias = (np.mean(each, axis=1) - exact) ** 2 if i == 1 else np.full(len(each), facts.bias**2)
     return PredictedError(bias=_root(bias), feature=_root(spread), rounding=_root(rounding), privacy=_root(privacy))
+
+
+def _record_error(plan: Plan, record: RecordVector, sample: Rows, queries: Rows) -> PredictedError:
+    """x·y of a class with an even share of the users: sums are off by s, sizes by s/γ, in each coordinate."""
+    family, bound = KernelChoice.planned(plan.request).build(new_public_seed()), plan.request.facts().bound
+    n, size = plan.request.users, plan.request.users_per_density
+    exact = exact_densities(family, sample, [np.arange(sample.shape[0])], queries)[:, 0]
+    vectors = admitted(family, queries, np.arange(queries.shape[0])).astype(np.float64)
+    spread = (np.sum(vectors**2, axis=1) + exact**2 / record.size_weight) / size**2
+    rounding = spread * record.noise_deviation(bound, n, 0.0) ** 2
+    privacy = spread * record.noise_deviation(bound, n, plan.protocol().variance(n)) ** 2 - rounding
+    return PredictedError(bias=0.0, feature=0.0, rounding=_root(rounding), privacy=_root(privacy))
+
+
+def expected_accuracy(
+    request: PlanRequest, protocol: BitsumProtocol, sample: Rows, labels: NDArray[Any], *, seed: int = 0
+) -> float:
+    """How often a planned classifier would be right, for users who are distributed like a public, labeled sample.
+
+    Half of the sample stands for the users: its class sums, sizes and second moments are scaled to their number, and
+    get normal noise of the planned size. The other half is classified. The mean over some halves and draws of noise.
+    """
+    record, n = request.record, request.users
+    if record is None:
+        raise InvalidInputError("the plan does not rotate whole records; plan joint labels with 'inner-product'.")
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) != request.classes or numbers.shape != (sample.shape[0],):
+        raise InvalidInputError(
+            f"the sample has {sample.shape[0]} rows and labels of shape {numbers.shape} with {len(classes)} classes;"
+            f" give one label for each row, and vectors of all {request.classes} classes."
+        )
+    family = KernelChoice.planned(request).build(new_public_seed())
+    vectors = admitted(family, sample, np.arange(sample.shape[0])).astype(np.float64)
+    deviation = record.noise_deviation(request.facts().bound, n, protocol.variance(n))
+    random, right = np.random.default_rng(seed), []
+    for _ in range(ACCURACY_DRAWS):
+        known, asked = np.array_split(random.permutation(len(vectors)), 2)
+        published = _forecast(record, n, deviation, vectors[known], numbers[known], random)
+        if request.model == DENSITY:
+            scores = vectors[asked] @ (published.sums / np.maximum(published.sizes, 1.0)[:, None]).T
+        else:
+            scores = LinearRule.of(published).scores(vectors[asked])
+        right.append(np.mean(np.argmax(scores, axis=1) == numbers[asked]))
+    return float(np.mean(right))
+
+
+def _forecast(  # noqa: PLR0917
+    record: RecordVector, n: int, deviation: float, x: Floats, numbers: NDArray[np.intp], random: np.random.Generator
+) -> Published:
+    """What n users like these would publish."""
+    scale, m, d = n / len(x), record.n_classes, record.dim
+    sums = np.zeros((m, d))
+    np.add.at(sums, numbers, scale * x)
+    of_sizes, of_moments = (
+        deviation / math.sqrt(weight or 1.0) for weight in (record.size_weight, record.moment_weight)
+    )
+    upper = np.triu(random.normal(0.0, of_moments / math.sqrt(2.0), (d, d)), 1)
+    moments = scale * x.T @ x + upper + upper.T + np.diag(random.normal(0.0, of_moments, d))
+    return Published(
+        n_users=n,
+        sizes=scale * np.bincount(numbers, minlength=m) + random.normal(0.0, of_sizes, m),
+        size_deviation=of_sizes,
+        sums=sums + random.normal(0.0, deviation, (m, d)),
+        deviation=deviation,
+        moments=moments if record.moment_weight else None,
+        moment_deviation=of_moments,
+    )
 
 
 def _root(squared: Floats) -> float:

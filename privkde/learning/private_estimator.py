@@ -1,8 +1,8 @@
-"""What both estimators share: parameters become the terms of a collection, users become a published model."""
+"""What all estimators share: parameters become the terms of a collection, users become a published model."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Contract, InvalidInputError, Plan
@@ -21,6 +23,7 @@ from privkde.draws.randomness import ByteStream
 from privkde.engines import Collector
 from privkde.engines.local import LocalEngine
 from privkde.engines.users import Users
+from privkde.learning.model_card import ModelCard
 from privkde.protocol.inputs import Rows, require_all
 from privkde.protocol.model import DensityModel
 from privkde.protocol.rounds import Collection, Terms
@@ -32,6 +35,18 @@ if TYPE_CHECKING:
 
 NO_LABELS = "no_validation"
 """How scikit-learn is asked not to validate labels."""
+NO_EPSILON = (
+    "epsilon=None: nothing is promised yet. Choose the ε of everything that is published about a person: whatever"
+    " others conclude from it, its odds change by at most a factor e^ε. 1 is a usual choice, 0.1 is strict, beyond 10"
+    " a promise means little; `privkde plan` shows what each of them costs."
+)
+OF_LABELS = {"classes", "label_epsilon"}
+"""Parameters that a request has as well, where they mean the same for other kinds of values, or for all classes."""
+NOT_PRIVATE = {
+    "sample_weight": "a person with a large weight would count for more than the noise hides",
+    "monitor": "it would see the data",
+}
+"""Arguments that scikit-learn's estimators take and these refuse, and why."""
 
 
 @dataclass(repr=False, eq=False)
@@ -41,7 +56,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     kernel: str = "gaussian"
     bitsum: str = "rr"
     _: KW_ONLY
-    epsilon: float = 2.0
+    epsilon: float | None = None
     delta: float = 1e-6
     repetitions: int | None = 768
     accountant: str = "auto"
@@ -73,14 +88,16 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
-    def _request(self) -> dict[str, Any]:
-        """The fields of `PlanRequest` that every estimator has, and the dimension of the data.
+    def _request(self, dim: int, plan: Plan | None = None) -> dict[str, Any]:
+        """The fields of `PlanRequest` that this estimator has, those of a given plan first, and the dimension.
 
         The inner product has one repetition, whatever `repetitions` says.
         """
-        shared = {field.name for field in fields(PrivateEstimator)} & {field.name for field in fields(PlanRequest)}
-        request = {name: getattr(self, name) for name in shared} | {"dim": self.n_features_in_}
-        kernel = KERNELS.get(self.kernel)  # an unknown kernel is refused by the plan
+        if self.epsilon is None and plan is None:
+            raise InvalidInputError(NO_EPSILON)
+        shared = {field.name for field in fields(self)} & {field.name for field in fields(PlanRequest)} - OF_LABELS
+        request = {name: getattr(self if plan is None else plan.request, name) for name in shared} | {"dim": dim}
+        kernel = KERNELS.get(request["kernel"])  # an unknown kernel is refused by the plan
         return request if kernel is None or kernel.takes_repetitions else request | {"repetitions": None}
 
     def _terms(self, request: dict[str, Any], randomness: ByteStream, **labels: Any) -> Terms:
@@ -111,7 +128,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if budget is not None:
             budget.require_private(randomness.secret)
         kernel = self.kernel if plan is None else plan.request.kernel
-        require_all(rows, self.n_features_in_, unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
+        require_all(rows, rows.shape[1], unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
         if budget is not None:
             budget.charge(collection)
@@ -139,6 +156,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             if np.shape(y) != x.shape[:1]:
                 raise InvalidInputError(f"labels of shape {np.shape(y)} for {x.shape[0]} rows; give one for each row.")
             return x, np.asarray(y)
+        if issparse(x):
+            raise InvalidInputError(
+                "vectors are sparse: every user sends as many messages whatever its entries, so that zeros stay"
+                " private; give a dense array (X.toarray()) of fewer dimensions."
+            )
         options: dict[str, Any] = {"dtype": [np.float32, np.float64], "ensure_all_finite": False, "reset": reset}
         try:
             return validate_data(self, x, y=y, **options, **({"ensure_min_samples": 2} if reset else {}))
@@ -159,6 +181,21 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         return self.model_.contract
 
+    def _card(self) -> ModelCard:
+        check_is_fitted(self, "model_")
+        return ModelCard.of(self.model_)
+
+    def summary(self) -> str:
+        """What was promised, in one sentence, and then what was published, in about ten lines."""
+        return str(self._card())
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the summary, once there is something to sum up."""
+        return self._card().html() if hasattr(self, "model_") else str(estimator_html_repr(self))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     def save(self, path: str | Path) -> None:
         """Write the published model, whole or not at all."""
         check_is_fitted(self, "model_")
@@ -168,12 +205,28 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         """Take over a published model and the parameters of its plan's request."""
         first = model.announcements[0]
         request = first.plan.request.to_json()
-        skipped = ("classes", "label_epsilon")  # the plan of one class, or of joint labels, does not hold them
-        known = {name: request[name] for name in self.get_params() if name in request and name not in skipped}
+        known = {name: request[name] for name in self.get_params() if name in request and name not in OF_LABELS}
         self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
-        self.n_features_in_ = first.plan.request.dim
+        self.n_features_in_ = model.dim
         self.model_ = model
         return self
+
+
+def refuse_further(arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments of `fit` that would not be private, with the reason, and all others as Python does."""
+    for name in arguments:
+        if name not in NOT_PRIVATE:
+            raise TypeError(f"fit() got an unexpected keyword argument {name!r}")
+        if arguments[name] is not None:
+            raise InvalidInputError(f"{name} was given to fit: {NOT_PRIVATE[name]}; leave it out.")
+
+
+def require_dimension(plan: Plan | None, dim: int) -> None:
+    """Refuse a plan, if there is one, for vectors of another length."""
+    if plan is not None and plan.request.dim != dim:
+        raise InvalidInputError(
+            f"vectors have {dim} entries and the plan is for {plan.request.dim}; make a plan for these vectors."
+        )
 
 
 def without_values(complaint: str) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from accounting import InvalidInputError, Plan, View
 from accounting.releases.release import Release
 from privkde.ledger.records import Charge, Use, require_cohort, require_key
-from privkde.ledger.refusals import ScheduleUsedUpError
+from privkde.ledger.refusals import KeyReusedError, ScheduleUsedUpError
 
 if TYPE_CHECKING:
     from privkde.ledger.ledger import Ledger
@@ -22,7 +24,8 @@ class Account:
 
     A collection is charged once, by its key: the one given here or, without one, the collection's id. A charge with
     that key that was made before for the same plan, such as a schedule, pays as well. What it paid for is one result
-    for each of its collections: publishing the same result again is free, another one is refused.
+    for each of its collections: publishing the same result again is free, another one is refused. Where labels are
+    drawn here (`begin_labels`), their one round is what is paid for, whether a result follows or not.
     """
 
     ledger: Ledger
@@ -40,15 +43,42 @@ class Account:
 
         Without them its plan must be fixed.
 
-        Raises `BudgetExceededError` if it costs more than is left; nothing may then be collected.
+        Raises `BudgetExceededError` if it costs more than is left, and `KeyReusedError` if the charge that was made
+        before is for something else; nothing may then be collected.
         """
         key, digest = self.key or default_key(collection), _digest(collection)
         standing = self.ledger.standing(self.budget)
         paid = next((charge for charge in self.ledger.history(self.budget) if charge.key == key), None)
-        if paid is not None and digest is not None and (paid.plan_sha256, paid.cohort) == (digest, self.cohort):
-            return paid
         release = _release(collection, key, standing.budget.view)
-        return self.ledger.charge(self.budget, release, key=key, plan_sha256=digest, cohort=self.cohort)
+        if paid is None or digest is None or (paid.plan_sha256, paid.cohort) != (digest, self.cohort):
+            paid = self.ledger.charge(self.budget, release, key=key, plan_sha256=digest, cohort=self.cohort)
+        self._require_cost(paid, release)
+        return paid
+
+    def _require_cost(self, paid: Charge, release: Release) -> None:
+        """Refuse a charge that names the plan and has the price of something else: a ledger does not see plans."""
+        expected = dataclasses.replace(release.repeated(paid.release.times), name=paid.name)
+        if paid.release != expected:
+            raise KeyReusedError(
+                f"charge {paid.key!r} of budget {self.budget!r} names the plan of this collection and was charged as"
+                f" something else ({paid.guarantee}, {paid.release.collections} collections); charge the plan itself"
+                " (Release.of_plan) with a new key."
+            )
+
+    def begin_labels(self, collection: Collection) -> str:
+        """Charge a collection with separate labels and take its result, before anybody's label is drawn; the use's key.
+
+        Raises `ScheduleUsedUpError` if labels were drawn for this charge before: reports that differ from round to
+        round could be averaged, even where a class that is too small ends every round.
+        """
+        charge = self.charge(collection)
+        try:
+            return self.ledger.use(self.budget, charge.key, key=f"labels {secrets.token_hex(16)}").key
+        except ScheduleUsedUpError as error:
+            raise ScheduleUsedUpError(
+                f"charge {charge.key!r} of budget {self.budget!r} paid for one round of labels, and they were drawn;"
+                " a fit with separate labels that was interrupted or refused has spent its charge: choose a new key."
+            ) from error
 
     def pay(self, collection: Collection, *, private: bool) -> Use:
         """Charge a collection, unless that was done before, and record that its result is published now.
@@ -58,7 +88,8 @@ class Account:
         self.require_private(private)
         charge = self.charge(collection)
         try:
-            return self.ledger.use(self.budget, charge.key, key=_outcome(collection), plan_sha256=charge.plan_sha256)
+            key = collection.label_use or _outcome(collection)
+            return self.ledger.use(self.budget, charge.key, key=key, plan_sha256=charge.plan_sha256)
         except ScheduleUsedUpError as error:
             raise ScheduleUsedUpError(
                 f"charge {charge.key!r} of budget {self.budget!r} paid for {charge.release.collections} results, and as"

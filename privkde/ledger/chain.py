@@ -2,13 +2,17 @@
 
 Every row holds its position in the ledger, its predecessor's digest, and a digest over both and its own content. The
 head holds the number of rows and the last digest and, with a key, a signature.
+
+A database finds rows through indexes, which are not chained. So a check remembers the digests of all rows that it read,
+and whoever looks rows up later must find the same ones.
 """
 
 from __future__ import annotations
 
 import heapq
 import hmac
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +28,30 @@ _BLOCK = 100
 _SHOWN = 60
 
 Row = Mapping[str, Any]
+Group = tuple[str, ...]
+"""A table's name and what rows of one history share: a budget's name, or also the key of a charge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How far a chain was checked, and the digests that it holds up to there, in order."""
+
+    head: Head
+    digests: Mapping[Group, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    def extended(self, head: Head, rows: Mapping[Group, Sequence[str]]) -> Checked:
+        """With the rows after it."""
+        longer = {group: (*self.digests.get(group, ()), *added) for group, added in rows.items()}
+        return Checked(head, {**self.digests, **longer})
+
+
+NOTHING = Checked(EMPTY)
+
+
+def group_of(table: sa.Table, row: Row) -> Group:
+    """Which history a row belongs to: its primary key but the number."""
+    shared = [str(row[column.name]) for column in table.primary_key.columns if column.name != "number"]
+    return (table.name, *shared)
 
 
 def link_columns() -> tuple[sa.Column[Any], ...]:
@@ -65,15 +93,15 @@ class Chain:
         connection.execute(sa.delete(self.head))
         connection.execute(sa.insert(self.head).values(self._head_row(len(there), last)))
 
-    def append(self, connection: sa.Connection, table: sa.Table, row: Row, since: Head) -> Head:
-        """Insert a row at the end, and return the new head.
+    def append(self, connection: sa.Connection, table: sa.Table, row: Row, since: Checked) -> Checked:
+        """Insert a row at the end, and return the longer chain.
 
         Others wait from here on; what they added after `since` is checked first.
         """
         connection.execute(sa.select(self.head).with_for_update())
-        head = self._signed_head(connection)
-        if head != since:
-            head = self.check(connection, since)
+        if self._signed_head(connection) != since.head:
+            since = self.check(connection, since)
+        head = since.head
         position = (head.rows or 0) + 1
         complete = {column.name: row.get(column.name) for column in table.columns}
         links = self._linked(table, complete, position, head.digest)
@@ -83,15 +111,15 @@ class Chain:
         stored = connection.execute(sa.select(table).where(table.c.position == position)).one_or_none()
         if self._signed_head(connection) != new or stored is None or stored._asdict() != complete | links:
             raise self.altered("a row was not kept as it was written; the database acts by itself (a trigger)")
-        return new
+        return since.extended(new, {group_of(table, complete): [new.digest]})
 
-    def check(self, connection: sa.Connection, since: Head) -> Head:
-        """The head, if the ledger still continues from `since`: as many rows as there must be, the new ones in order.
+    def check(self, connection: sa.Connection, since: Checked) -> Checked:
+        """The chain, if it still continues from `since`: as many rows as there must be, the new ones in order.
 
-        Rows before `since` are not read again. From the start (`EMPTY`) everything is checked.
+        Rows before `since` are not read again. From the start (`NOTHING`) everything is checked.
         """
-        head = self._signed_head(connection)
-        position, last = since.rows or 0, since.digest
+        head, added = self._signed_head(connection), defaultdict[Group, list[str]](list)
+        position, last = since.head.rows or 0, since.head.digest
         if head.rows is None or head.rows < position:
             raise self.altered(f"it has {head.rows} rows and had {position}")
         with self._rows(connection, position, head.rows) as rows:
@@ -106,9 +134,10 @@ class Chain:
                 if self.require(table, row)["before"] != last:
                     raise self.altered(f"{_named(table, row)} does not follow the row before it")
                 last = row["digest"]
+                added[group_of(table, row)].append(last)
         if (position, last) != (head.rows, head.digest):
             raise self.altered("its last row is not the one that its head names")
-        return head
+        return since.extended(head, added) if added else since
 
     def require(self, table: sa.Table, row: Row) -> Row:
         """Return the row if its digest is that of its content, or raise."""
@@ -117,15 +146,23 @@ class Chain:
             raise self.altered(f"{_named(table, row)} is not what was written")
         return row
 
-    def find(self, connection: sa.Connection, known: Head) -> None:
+    def require_found(self, table: sa.Table, found: Sequence[Row], expected: Sequence[str]) -> None:
+        """Raise unless rows that were looked up are those that the chain holds."""
+        if [row["digest"] for row in found] != list(expected):
+            raise self.altered(
+                f"table {table.name!r} shows other rows when they are looked up than its chain holds (by an index)"
+            )
+
+    def find(self, connection: sa.Connection, known: Head, checked: Checked) -> None:
         """Raise unless the chain, which was checked, contains a head that was exported earlier."""
         if known in (EMPTY, Head(rows=None, digest=START)):
             return
-        for table in self.tables:
-            same = table.c.digest == known.digest
-            found = connection.execute(sa.select(table.c.position).where(same)).scalar_one_or_none()
-            if found is not None and known.rows in (None, found):
-                return
+        if any(known.digest in digests for digests in checked.digests.values()):
+            for table in self.tables:
+                same = table.c.digest == known.digest
+                found = connection.execute(sa.select(table).where(same)).one_or_none()
+                if found is not None and known.rows in (None, self.require(table, found._asdict())["position"]):
+                    return
         rows = "" if known.rows is None else f" of {known.rows} rows"
         raise self.altered(f"the exported head {known.digest[:12]}…{rows} is not in it; rows were removed or replaced")
 

@@ -70,6 +70,17 @@ def copy_file(engine: sa.Engine, path: Path) -> None:
         connection.close()
 
 
+def damage(connection: sa.Connection) -> str | None:
+    """What does not fit in the structure of a file, such as an index without some rows; None if all does.
+
+    A server looks after its own.
+    """
+    if connection.dialect.name != "sqlite":
+        return None
+    found = str(connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one())
+    return None if found == "ok" else " ".join(found.split())
+
+
 def lock_creation(connection: sa.Connection) -> None:
     """Keep others from creating tables until this transaction ends. SQLite's transactions exclude each other anyway."""
     if connection.dialect.name == "postgresql":

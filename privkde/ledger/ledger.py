@@ -78,7 +78,7 @@ class Ledger:
     def head(self) -> Head:
         """The number of rows and the digest of the last, to be kept elsewhere and given to `verify` later."""
         with self._store.transaction() as rows:
-            return rows.head
+            return rows.checked.head
 
     def verify(self, head: Head | None = None) -> Head:
         """Check all rows, or raise `LedgerAlteredError`; with a `head`, also that it was once this ledger's."""

@@ -50,11 +50,11 @@ class BudgetExistsError(PrivkdeError):
 
 
 class ScheduleUsedUpError(PrivkdeError):
-    """All times of a schedule are used."""
+    """All times of a schedule are used, or the labels that a charge paid for were drawn before."""
 
 
 class KeyReusedError(PrivkdeError):
-    """The key belongs to an earlier charge with other content."""
+    """The key belongs to an earlier charge with other content, or another price."""
 
 
 class LedgerUnavailableError(PrivkdeError):
@@ -65,7 +65,7 @@ class LedgerUnavailableError(PrivkdeError):
 
 
 class LedgerAlteredError(PrivkdeError):
-    """Rows of the ledger were altered, removed, inserted or moved by something else than this library.
+    """Rows of the ledger were altered, removed, inserted, moved or hidden by something else than this library.
 
     The message names the first of them. Nothing was charged.
     """

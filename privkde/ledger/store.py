@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,16 +18,17 @@ from accounting import InvalidInputError
 from accounting.releases.adaptive import Price
 from accounting.releases.composing import WAYS, Spent, finite
 from accounting.releases.release import Release
-from privkde.ledger.chain import LINKS, Chain, Row, head_columns, link_columns
+from privkde.ledger.chain import LINKS, NOTHING, Chain, Checked, Group, Row, group_of, head_columns, link_columns
 from privkde.ledger.connecting import (
     copy_file,
+    damage,
     engine_for,
     lock_creation,
     prepare_creation,
     reason,
     set_up_transaction,
 )
-from privkde.ledger.digests import EMPTY, Head, require_ledger_key
+from privkde.ledger.digests import Head, require_ledger_key
 from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import BudgetExistsError, LedgerKeyError, LedgerUnavailableError, UnknownBudgetError
 from privkde.storage.files import whole_file
@@ -94,17 +95,21 @@ class Rows:
 
     connection: sa.Connection
     chain: Chain
-    head: Head
-    """Up to here the chain was checked."""
+    checked: Checked
+    """Up to here the chain was checked; rows are believed if they are in it, and if none of it is missing."""
 
     def budgets(self) -> tuple[Budget, ...]:
         """All budgets, by name."""
-        return tuple(_budget(row) for row in self._read(_budgets, sa.select(_budgets).order_by(_budgets.c.name)))
+        groups = [group for group in self.checked.digests if group[0] == _budgets.name]
+        return tuple(_budget(row) for row in self._read(_budgets, sa.select(_budgets), groups))
 
     def budget(self, name: str, *, lock: bool = False) -> Budget:
         """The budget of this name; with `lock`, nobody else can charge it until this transaction ends."""
         query = sa.select(_budgets).where(_budgets.c.name == require_name(name))
-        found = self._read(_budgets, query.with_for_update() if lock else query)
+        if lock:
+            self.connection.execute(query.with_for_update())
+            self.checked = self.chain.check(self.connection, self.checked)  # others charged it while this one waited
+        found = self._read(_budgets, query, [(_budgets.name, name)])
         if not found:
             raise UnknownBudgetError(f"there is no budget {name!r}; create it first, or list the budgets.")
         return _budget(found[0])
@@ -112,12 +117,14 @@ class Rows:
     def charges(self, budget: Budget, *, after: int = 0) -> tuple[Charge, ...]:
         """The budget's charges in order, from the one after number `after` on."""
         query = sa.select(_charges).where(_charges.c.budget == budget.name, _charges.c.number > after)
-        return tuple(_charge(row, budget) for row in self._read(_charges, query.order_by(_charges.c.number)))
+        found = self._read(_charges, query.order_by(_charges.c.number), [(_charges.name, budget.name)], after=after)
+        return tuple(_charge(row, budget) for row in found)
 
     def uses(self, charge: Charge) -> tuple[Use, ...]:
         """The times of a schedule that were used, in order."""
         query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
-        return tuple(Use(**_intact(row, _uses)) for row in self._read(_uses, query.order_by(_uses.c.number)))
+        found = self._read(_uses, query.order_by(_uses.c.number), [(_uses.name, charge.budget, charge.key)])
+        return tuple(Use(**_intact(row, _uses)) for row in found)
 
     def add_use(self, use: Use) -> None:
         """Insert a use; the caller holds the lock of its budget."""
@@ -127,11 +134,13 @@ class Rows:
         """Insert a budget, or raise `BudgetExistsError`."""
         row = {name: getattr(budget, name) for name in ("name", "epsilon", "delta", "order", "created")}
         row |= {"view": str(budget.view), "composition": str(budget.composition)}
+        exists = BudgetExistsError(f"budget {budget.name!r} exists and cannot be changed; choose another name.")
+        if group_of(_budgets, row) in self.checked.digests:
+            raise exists
         try:
             self._append(_budgets, row)
-        except IntegrityError as error:
-            message = f"budget {budget.name!r} exists and cannot be changed; choose another name."
-            raise BudgetExistsError(message) from error
+        except IntegrityError as error:  # another process on a server was faster
+            raise exists from error
 
     def add_charge(self, charge: Charge) -> None:
         """Insert a charge; the caller holds the lock of its budget."""
@@ -144,12 +153,16 @@ class Rows:
         row |= {} if charge.price is None else charge.price.to_json()
         self._append(_charges, row)
 
-    def _read(self, table: sa.Table, query: sa.Select[Any]) -> list[Row]:
-        """Rows as they were written; an altered one is never believed."""
-        return [self.chain.require(table, row._asdict()) for row in self.connection.execute(query)]
+    def _read(self, table: sa.Table, query: sa.Select[Any], groups: Sequence[Group], *, after: int = 0) -> list[Row]:
+        """All rows of these groups but the first `after` of each, by group; believed if the chain holds the same."""
+        rows = [self.chain.require(table, row._asdict()) for row in self.connection.execute(query)]
+        rows.sort(key=lambda row: group_of(table, row))
+        held = [digest for group in sorted(groups) for digest in self.checked.digests.get(group, ())[after:]]
+        self.chain.require_found(table, rows, held)
+        return rows
 
     def _append(self, table: sa.Table, row: Row) -> None:
-        self.head = self.chain.append(self.connection, table, row, self.head)
+        self.checked = self.chain.append(self.connection, table, row, self.checked)
 
 
 class Store:
@@ -158,7 +171,7 @@ class Store:
     def __init__(self, where: str | Path, *, create: bool, key: bytes | None = None) -> None:
         self._key = require_ledger_key(key)
         self._engine, self.shown = engine_for(where, create=create)
-        self._checked = EMPTY
+        self._checked = NOTHING
         try:
             self._prepare(create=create)
             self.verify()
@@ -173,16 +186,18 @@ class Store:
         with self._begun(writing=writing) as connection:
             rows = Rows(connection, self._chain, self._chain.check(connection, since))
             yield rows
-        self._checked = rows.head
+        self._checked = rows.checked
 
     def verify(self, known: Head | None = None) -> Head:
-        """Check all rows; with a head that was exported, also that the ledger continues from there."""
+        """Check all rows, and a file's indexes; with an exported head, also that the ledger continues from there."""
         with self._begun(writing=False) as connection:
-            head = self._chain.check(connection, EMPTY)
+            checked = self._chain.check(connection, NOTHING)
+            if damaged := damage(connection):
+                raise self._chain.altered(f"its rows fit, and its file does not ({damaged})")
             if known is not None:
-                self._chain.find(connection, known)
-        self._checked = head
-        return head
+                self._chain.find(connection, known, checked)
+        self._checked = checked
+        return checked.head
 
     def seal(self, key: bytes) -> Head:
         """Check a chain without a key, and write it again with one."""
@@ -190,10 +205,10 @@ class Store:
             raise LedgerKeyError(f"ledger {self.shown!r} has a key already, which cannot be changed.")
         with self._begun(writing=True) as connection:
             connection.execute(sa.select(_head).with_for_update())
-            self._chain.check(connection, EMPTY)
+            self._chain.check(connection, NOTHING)
             sealed = self._chain_with(require_ledger_key(key))
             sealed.start(connection)
-        self._key, self._checked = key, EMPTY
+        self._key, self._checked = key, NOTHING
         return self.verify()
 
     def backup(self, path: Path) -> Head:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,7 @@ from privkde.draws.randomness import public_stream
 from privkde.kernels import MOST_PARAMETERS, KernelChoice, LsqFamily
 from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.messages import WireFormat
+from privkde.protocol.record_vectors import RecordLayout
 
 SCHEMA = "privkde.announcement/1"
 NO_LIMIT = 1e300
@@ -67,9 +69,10 @@ class Announcement:
         """The bitsum protocol with the planned parameters."""
         return executed(self.plan.protocol())
 
-    def layout(self) -> JointLayout | None:
-        """Where the instances of each class are, with joint labels."""
-        return JointLayout.of(self.plan.request.facts())
+    def layout(self) -> JointLayout | RecordLayout | None:
+        """Where features and labels are, with joint labels: in blocks of instances, or in one rotated vector."""
+        facts = self.plan.request.facts()
+        return RecordLayout.of(facts, self.public_seed) or JointLayout.of(facts)
 
     @property
     def n_instances(self) -> int:
@@ -122,6 +125,9 @@ class Announcement:
         least_users: int = 100,
         most_messages: float = 1e6,
         most_parameters: int = 1 << 22,
+        most_users: int = 10**7,
+        least_delta: float = 1e-15,
+        most_composed: int = 1 << 17,
     ) -> Announcement:
         """An announcement that somebody sent, accepted if it promises enough and its plan keeps the promise.
 
@@ -136,6 +142,8 @@ class Announcement:
           sent undoes the shuffling. A client cannot check that they take part.
         - `most_messages=1e6` are expected in one release (`most_messages_per_user`): some megabytes.
         - `most_parameters=2²²` public numbers of the kernel's maps: 16 megabytes, and some seconds to draw and check.
+        - `most_users=10⁷`, `least_delta=1e-15` (or 0) and `most_composed=2¹⁷` instances that one user touches in all
+          releases: they bound what it takes to compute the promise. A few kilobytes could ask for minutes.
 
         All limits are looked at before the promise is computed, and maps are drawn only once they are used.
         """
@@ -146,11 +154,21 @@ class Announcement:
         users = require_integer("least_users", least_users, low=2, high=MOST_USERS)
         messages = require_real("most_messages", most_messages, low=0.0, high=NO_LIMIT)
         parameters = require_integer("most_parameters", most_parameters, low=1, high=MOST_PARAMETERS)
+        many = require_integer("most_users", most_users, low=2, high=MOST_USERS)
+        tiny = require_real("least_delta", least_delta, low=0.0, high=LARGEST_DELTA, low_open=False)
+        composed = require_integer("most_composed", most_composed, low=1, high=sys.maxsize)
         promised_delta = announcement.plan.protocol().promised_delta(request.delta)
         _refuse_above("epsilon", request.epsilon, epsilon)
         _refuse_above("delta", promised_delta, delta)
         _refuse_above("messages", announcement.most_messages_per_user(), messages)
         _refuse_above("parameters", announcement.kernel_choice().n_parameters(), parameters)
+        _refuse_above("users", request.users, many)
+        _refuse_above("composed", request.facts().touched.total, composed)
+        if 0.0 < request.delta < tiny:
+            raise RefusedAnnouncementError(
+                f"the collection announces delta={request.delta:g} and this client computes promises down to {tiny:g};"
+                " do not take part, or accept it by a lower least_delta."
+            )
         if request.counted_users < users:
             raise RefusedAnnouncementError(
                 f"the collection counts on {request.counted_users} honest users and this client asks for at least"

@@ -59,11 +59,12 @@ class PartialCounts:
 class PacketCounter:
     """Takes and refuses packets exactly as `Shuffler` does, and keeps counts instead of messages.
 
-    Which reports were taken is for a register to know; without one, packets must be of different reports.
+    Which reports were taken is for a register to know; without one, packets must be of different reports. Packets that
+    are marked as drawn from a seed are taken only if `seeded` says so: for studies, whose counts are not private.
     """
 
-    def __init__(self, announcement: Announcement) -> None:
-        self._admission = Admission(announcement)
+    def __init__(self, announcement: Announcement, *, seeded: bool = False) -> None:
+        self._admission = Admission(announcement, seeded=seeded)
         self.nothing = PartialCounts.nothing(announcement)
         self.longest = announcement.wire_format().longest
         """Bytes of the longest packet that is taken."""
@@ -71,25 +72,25 @@ class PacketCounter:
     def of(self, packet: bytes, register: ReportRegister | None = None) -> PartialCounts:
         """The counts of one user's packet; a refused packet is counted in `rejected` and changes nothing else.
 
-        Nor does one whose report the register holds: it is counted in `repeated`.
+        Nor does one whose report the register holds: it is counted in `repeated`, whatever its mark says.
         """
         counted = self._admission.counts(packet)
         if counted is None:
             return replace(self.nothing, rejected=1)
         if register is not None and not register.add(counted.packet_id):
-            return replace(self.nothing, repeated=1, secret=counted.secret)
+            return replace(self.nothing, repeated=1)
         return PartialCounts(tally=self.nothing.tally + counted.tally, n_users=1, secret=counted.secret)
 
     def of_all(self, packets: Iterable[bytes], register: ReportRegister | None = None) -> PartialCounts:
         """The counts of many packets; one that is refused costs no work for each instance."""
-        counts, rejected, repeated, secret = self.nothing, 0, 0, True
+        counts, rejected, repeated = self.nothing, 0, 0
         for packet in packets:
             one = self.of(packet, register)
             if one.n_users:
                 counts += one
             else:
-                rejected, repeated, secret = rejected + one.rejected, repeated + one.repeated, secret and one.secret
-        return counts + replace(self.nothing, rejected=rejected, repeated=repeated, secret=secret)
+                rejected, repeated = rejected + one.rejected, repeated + one.repeated
+        return counts + replace(self.nothing, rejected=rejected, repeated=repeated)
 
     def complaining(self, place: int, reason: object) -> PartialCounts:
         """No counts, and why."""
@@ -127,7 +128,6 @@ def released(announcement: Announcement, counts: PartialCounts, register: Report
     analyzer = Analyzer(announcement)
     for one in kept.releases():
         analyzer.add(Tally(one.ones, one.zeros), one.n_users, secret=one.secret, releases=[one.release_id])
-    analyzer.secret = analyzer.secret and counts.secret  # also by marks of packets that were counted before
     analyzer.rejected, analyzer.repeated = counts.rejected, counts.repeated
     return analyzer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,20 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Contract, InvalidInputError, Plan
+from accounting.classifier_model import DENSITY, DISCRIMINANT, MEAN, MODELS, TELLING_DEVIATIONS
 from accounting.composed_contracts import READ_OFF_CLASSES, classifier_contract, classifier_label, seeded_contract
 from accounting.errors import require_choice, require_integer, require_members
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.kernels import LsqFamily
 from privkde.protocol.announcement import Announcement
+from privkde.protocol.basis import on_basis, require_basis
 from privkde.protocol.inputs import Rows, checked_vectors
-from privkde.protocol.joint_labels import TELLING_DEVIATIONS, JointLayout
+from privkde.protocol.joint_labels import JointLayout
+from privkde.protocol.linear_rule import LinearRule, Published
+from privkde.protocol.record_vectors import RecordLayout
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.user_blocks import Progress, rows_per_block
 
-SCHEMA = "privkde.model/1"
+SCHEMA, SCHEMA_1 = SCHEMAS = ("privkde.model/2", "privkde.model/1")
+"""Models of the first schema have no rule and no basis."""
 MEMBERS = ("schema", "announcements", "n_users", "contract", "private", "labels")
-RULES = ("density", "mean")
+RULES = (DENSITY, MEAN)
 """How classes are ranked: by density, or by the distance to their means in feature space."""
 LARGEST_SUM = 1e30
 """Beyond it, densities would leave single precision."""
@@ -42,6 +48,8 @@ class FeatureSums:
     family: LsqFamily
     sums: Floats
     n_users: tuple[float, ...]
+    basis: Floats | None = None
+    """Columns on which queries are projected first, as the users' vectors were; None: they were not."""
 
     def weights(self) -> Floats:
         """F/(nI), one row for each group."""
@@ -61,17 +69,25 @@ class FeatureSums:
         Queries are public, so one outside the kernel's domain is projected onto it. Nearly all work is one matrix
         product per block, which uses all cores by itself.
         """
-        family, dim = self.family, self.family.facts.dim
         weights = self.weights().astype(np.float32).T
-        require_queries(y, dim)
         step = rows_per_block(weights.shape[0]) if rows is None else rows
-        for start in range(0, y.shape[0], step):
-            index = np.arange(start, min(start + step, y.shape[0]))
-            block = y[start : start + step] if isinstance(y, np.ndarray) else y[index]  # a view where it can be
-            vectors = checked_vectors(block, dim, unit_norm=family.needs_unit_norm, outside="project", numbers=index)
-            yield start, (family.query_features(vectors) @ weights).astype(np.float64)
-            if progress is not None:
-                progress(len(index))
+        for start, vectors in query_blocks(self.family, y, self.basis, rows=step, progress=progress):
+            yield start, (self.family.query_features(vectors) @ weights).astype(np.float64)
+
+
+def query_blocks(
+    family: LsqFamily, y: Rows, basis: Floats | None, *, rows: int, progress: Progress | None = None
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Queries in blocks, each with the number of its first row: projected on the basis, then to the kernel's domain."""
+    require_queries(y, family.facts.dim if basis is None else len(basis))
+    projected = on_basis(y, basis)
+    for start in range(0, y.shape[0], rows):
+        index = np.arange(start, min(start + rows, y.shape[0]))
+        block = projected[start : start + rows] if isinstance(projected, np.ndarray) else projected[index]  # a view
+        unit_norm = family.needs_unit_norm
+        yield start, checked_vectors(block, family.facts.dim, unit_norm=unit_norm, outside="project", numbers=index)
+        if progress is not None:
+            progress(len(index))
 
 
 def require_queries(y: Rows, dim: int) -> None:
@@ -96,6 +112,10 @@ class DensityModel:
     """False if the private draws came from a seed that somebody may know."""
     labels: tuple[Label, ...] = ()
     """The class of each group or, with joint labels, the classes of the only group; empty for a single density."""
+    rule: str = DENSITY
+    """Separate labels: how classes are ranked. With joint labels the plan's model says it (`ranked_by`)."""
+    basis: Floats | None = field(default=None, repr=False)
+    """Orthonormal columns (d, r) on which vectors of the users were projected, as queries are; None: they were not."""
 
     def __post_init__(self) -> None:
         layout = self._layout()
@@ -106,6 +126,11 @@ class DensityModel:
                 " no label, one label for each group, or one group and the labels of a joint plan."
             )
         self._require_sums()
+        require_choice("rule", self.rule, RULES)
+        if self.rule != DENSITY and (not self.labels or layout is not None):
+            raise InvalidInputError(f"rule={self.rule!r} belongs to separate labels; leave it out.")
+        if self.basis is not None:
+            require_basis(self.basis, self.plans[0].request.dim)
         if len({(a.kernel_choice(), a.public_seed) for a in self.announcements}) > 1:
             raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
         kinds = {type(label) for label in self.labels}
@@ -116,7 +141,7 @@ class DensityModel:
         if not isinstance(self.private, bool) or self.contract != honest:
             raise InvalidInputError("the contract is not the one that follows from the plans; publish the model again.")
 
-    def _layout(self) -> JointLayout | None:
+    def _layout(self) -> JointLayout | RecordLayout | None:
         return self.announcements[0].layout() if self.announcements else None
 
     def _require_sums(self) -> None:
@@ -174,27 +199,59 @@ class DensityModel:
 
     def size_deviation(self) -> float:
         """Standard deviation of an estimated size; 0 where sizes are reported."""
-        layout, n = self._layout(), self.n_users[0]
-        return 0.0 if layout is None else layout.size_deviation(n, self.plans[0].protocol().variance(n))
+        plan, n = self.plans[0], self.n_users[0]
+        return plan.request.facts().size_deviation(n, plan.protocol().variance(n)) if plan.request.joint else 0.0
 
     def feature_sums(self) -> FeatureSums:
         """The sums of each class that has a density, with the family that they belong to."""
         family, layout = self.announcements[0].family(), self._layout()
         if layout is None:
-            return FeatureSums(family=family, sums=self.sums, n_users=self.n_users)
+            return FeatureSums(family=family, sums=self.sums, n_users=self.n_users, basis=self.basis)
         kept = np.isin(np.arange(len(self.labels)), [self.labels.index(label) for label in self.classes])
         sums, sizes = layout.split(self.sums[0], self.n_users[0])
-        return FeatureSums(family=family, sums=sums[kept], n_users=tuple(sizes[kept].tolist()))
+        return FeatureSums(family=family, sums=sums[kept], n_users=tuple(sizes[kept].tolist()), basis=self.basis)
+
+    @property
+    def dim(self) -> int:
+        """Entries of a query: those of the plan's vectors, or of vectors that are projected on the basis first."""
+        return self.plans[0].request.dim if self.basis is None else len(self.basis)
+
+    @property
+    def ranked_by(self) -> str:
+        """How classes are ranked: as the plan of joint labels says, else by `rule`."""
+        planned = self.plans[0].request.model
+        return self.rule if self._layout() is None or planned not in MODELS else planned
 
     def densities(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """K̃_c(y) for every query (rows) and every class that has a density (columns)."""
-        require_queries(y, self.plans[0].request.dim)
+        require_queries(y, self.dim)
         return self.feature_sums().densities(y, progress=progress)
 
     def verify(self) -> None:
         """Raise `InvalidInputError` unless every plan in the model keeps what it promises; loading does not check."""
         for plan in self.plans:
             plan.verify()
+
+    def linear_rule(self) -> LinearRule | None:
+        """The linear classifier over all labels, if the plan has a model that is one; computed anew at each call."""
+        layout, request = self._layout(), self.plans[0].request
+        if not isinstance(layout, RecordLayout) or request.model == DENSITY:
+            return None
+        n, variance = self.n_users[0], self.plans[0].protocol().variance(self.n_users[0])
+        sums, sizes = layout.split(self.sums[0], n)
+        deviation, weight = layout.noise_deviation(n, variance), layout.vector.moment_weight
+        moments = layout.second_moments(self.sums[0]) if request.model == DISCRIMINANT else None
+        return LinearRule.of(
+            Published(
+                n_users=n,
+                sizes=sizes,
+                size_deviation=self.size_deviation(),
+                sums=sums,
+                deviation=deviation,
+                moments=moments,
+                moment_deviation=0.0 if moments is None else deviation / math.sqrt(weight),
+            )
+        )
 
     def ranked(self, densities: Floats, rule: str) -> Floats:
         """Scores of the classes: K̃_c(y), or K̃_c(y) − ½‖μ_c‖², which ranks them by the distance of y to their means."""
@@ -228,15 +285,19 @@ class DensityModel:
             "contract": self.contract.to_json(),
             "private": self.private,
             "labels": list(self.labels),
+            "rule": self.rule,
         }
-        write_container(Path(path), document, {"sums": self.sums})
+        write_container(
+            Path(path), document, {"sums": self.sums} | ({} if self.basis is None else {"basis": self.basis})
+        )
 
     @staticmethod
     def load(path: str | Path) -> DensityModel:
         """Read a model that `save` wrote; `DamagedFileError` for anything else."""
-        document, arrays = read_container(Path(path), SCHEMA, ("sums",))
+        document, arrays = read_container(Path(path), SCHEMAS, ("sums",), ("basis",))
         try:
-            require_members("the document", document, MEMBERS)
+            first = document["schema"] == SCHEMA_1
+            require_members("the document", document, MEMBERS if first else (*MEMBERS, "rule"))
             return DensityModel(
                 announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
                 sums=arrays["sums"],
@@ -244,6 +305,8 @@ class DensityModel:
                 contract=Contract.from_json(document["contract"]),
                 private=document["private"],
                 labels=tuple(document["labels"]),
+                rule=DENSITY if first else document["rule"],
+                basis=arrays.get("basis"),
             )
         except Exception as error:  # a forged file may hold anything, so anything may be raised
             raise DamagedFileError(f"{str(path)!r} does not hold a valid model ({error}); write it again.") from error

@@ -18,6 +18,7 @@ from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, WireFormat
+from privkde.protocol.record_vectors import RecordLayout
 from privkde.storage.container import DamagedFileError, read_container, write_container
 from privkde.storage.report_register import CountedRelease, ReportRegister
 from privkde.storage.user_blocks import Index
@@ -41,7 +42,9 @@ def refuse_too_few(n_users: int, request: PlanRequest, rejected: int = 0, repeat
     Each release needs as many: those of an earlier one have spent their noise. `repeated` reports are no further users.
     """
     if n_users < request.least_packets:
-        refused = f" {rejected} packets were refused: do they answer this announcement?" if rejected else ""
+        refused = (
+            f" {rejected} packets were refused: do they answer this announcement, by secret draws?" if rejected else ""
+        )
         refused += f" {repeated} packets repeat reports that were already taken." if repeated else ""
         more = f" beside {request.n_colluders} that may collude" if request.n_colluders else ""
         raise TooFewUsersError(
@@ -75,11 +78,13 @@ class Randomizer:
         """
         unit_norm = self._family.needs_unit_norm
         vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
-        scaled = self._family.scaled_features(vectors)
-        if self._layout is not None:
-            scaled = self._layout.scaled(scaled, classes)
-        elif classes is not None:
+        if self._layout is None and classes is not None:
             raise InvalidInputError("classes were given and this collection has no joint labels; leave them out.")
+        if isinstance(self._layout, RecordLayout):
+            scaled = self._layout.scaled(vectors, classes)
+        else:
+            scaled = self._family.scaled_features(vectors)
+            scaled = scaled if self._layout is None else self._layout.scaled(scaled, classes)
         return self._bitsum.inputs(self._bitsum.respond(scaled, stream), stream)
 
     def tally(
@@ -127,15 +132,21 @@ class Admission:
 
     A packet that is longer than any of an honest user is refused by its header (docs/proofs/limits.md). Where the
     protocol (`rr`) says that a user sends exactly one message in each instance, no other packet can be written.
+
+    A packet that is marked as drawn from a seed is refused, too: counted, it would make everybody's counts not private,
+    and anybody can write such a mark. Only in a study, where all draws are `seeded`, it is taken.
     """
 
-    def __init__(self, announcement: Announcement) -> None:
+    def __init__(self, announcement: Announcement, *, seeded: bool) -> None:
         self._wire = announcement.wire_format()
+        self._seeded = seeded
 
     def counts(self, packet: bytes) -> Counted | None:
         """What a packet that is taken holds; None if it is refused."""
         counted = _counted(self._wire, packet)
-        return counted if counted is not None and counted.n_users == 1 else None
+        if counted is None or counted.n_users != 1 or not (counted.secret or self._seeded):
+            return None
+        return counted
 
 
 def _counted(wire: WireFormat, packet: bytes) -> Counted | None:
@@ -155,7 +166,8 @@ class Shuffler:
     before, by its id, is counted in `repeated` and nowhere else: also after a release and, with a `register` in a file,
     after a restart. A shuffler that stops before it releases has forgotten its packets, and takes them again.
     Nothing is released for fewer users than the noise counts on: what leaves the shuffler is what the contract
-    protects.
+    protects. A shuffler whose own `stream` is seeded protects nobody, and takes packets that are marked as seeded;
+    others refuse them.
 
     A report is not a person: somebody who sends packets with many ids counts as many users. Where a user may send
     nothing (all protocols but `rr`), empty packets are enough, and as many as the noise counts on isolate a victim. So
@@ -173,7 +185,7 @@ class Shuffler:
     ) -> None:
         self._stream = stream or private_randomness()
         self._wire = announcement.wire_format()
-        self._admission = Admission(announcement)
+        self._admission = Admission(announcement, seeded=not self._stream.secret)
         self._request = announcement.plan.request
         self._register = register_of(announcement, register)
         self._admit = admit

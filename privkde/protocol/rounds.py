@@ -143,6 +143,13 @@ class Collection:
         self.released: tuple[int, ...] = ()
         """Which classes (by number) are collected; all, unless small ones were excluded."""
         self.analyzers: tuple[Analyzer, ...] = ()
+        self.label_use: str | None = None
+        """Separate labels that are drawn here: the use of a charge that was taken for them."""
+
+    def begin_labels(self, budget: Account) -> None:
+        """Charge for separate labels before they are drawn. They are drawn once for a charge, whatever follows."""
+        self._require(Round.ENROLLMENT)
+        self.label_use = budget.begin_labels(self)
 
     def enroll(self, n_users: int) -> None:
         """Users opt in without reporting a label."""
@@ -215,6 +222,7 @@ class Collection:
         if self.terms.n_groups == 1:
             raise error
         text = f"class {self.terms.labels[number]!r}, reported by {count} users: {error}"
+        text += "" if self.label_use is None else " Labels were drawn, so the charge for them is spent."
         small = isinstance(error, InfeasibleError) or count < max(2, self.terms.request.get("min_users") or 0)
         if not small or self.terms.small_classes == "refuse":
             raise type(error)(text) from error

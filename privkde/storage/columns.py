@@ -41,6 +41,9 @@ LARGEST_BLOCK = 64 << 20
 LONGEST_LABEL = 256
 LARGEST_ARRAY = 4 * max(parquet_reader.NUMBERS_AT_ONCE, parquet_reader.LABELS_AT_ONCE * LONGEST_LABEL) + 256
 """Bytes of vectors or labels in Parquet that are taken at once, with their header."""
+TIMES_THE_FILE, AND_MORE = 64, 64 << 20
+"""Bytes of all vectors or labels of a Parquet file of S bytes: at most 64 S and 64 MiB. Vectors hardly become smaller
+in a file, and labels are beside them; what is nearly always zero is written without dictionary and compression."""
 LONGEST_REFUSAL = 1 << 20
 """Bytes of a sentence that lists the columns of a file."""
 PACKET_ID = 16
@@ -217,13 +220,16 @@ def column_names(path: Path) -> list[str]:
 
 
 def read_labels(path: Path, column: str) -> NDArray[Any]:
-    """A column of numbers, or of texts of at most `LONGEST_LABEL` bytes."""
+    """A column of numbers, or of texts of at most `LONGEST_LABEL` bytes; its memory is limited by the file's size."""
     parts = list(_parquet_arrays(path, "labels", column, LONGEST_LABEL))
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
 def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
-    """A column of vectors, copied some rows at a time to a temporary file without a name, and mapped from there."""
+    """A column of vectors, copied some rows at a time to a temporary file without a name, and mapped from there.
+
+    The copy is limited by the file's size.
+    """
     rows, dim = 0, 0
     with tempfile.TemporaryFile() as copy:
         for matrix in _parquet_arrays(path, "vectors", column, MOST_DIMENSIONS):
@@ -236,7 +242,17 @@ def read_matrix(path: Path, column: str) -> NDArray[np.float32]:
 
 
 def _parquet_arrays(path: Path, read: str, column: str, longest: int) -> Iterator[NDArray[Any]]:
+    """Some rows at a time, as long as all of them fit the limit with as many bytes for each as the longest has."""
     with _reading(str(path)), path.open("rb") as file:
-        wanted = {"column": column, "longest": longest}
+        most = TIMES_THE_FILE * os.fstat(file.fileno()).st_size + AND_MORE
+        wanted, rows, width = {"column": column, "longest": longest}, 0, 0
         for value in _parquet_values(file, str(path), read, wanted, largest=LARGEST_ARRAY):
-            yield np.load(io.BytesIO(value), allow_pickle=False)
+            array = np.load(io.BytesIO(value), allow_pickle=False)
+            rows, width = rows + len(array), max(width, array.nbytes // max(1, len(array)))
+            if rows * width > most:
+                raise InvalidInputError(
+                    f"{read} of {str(path)!r} take more than {most:,} bytes, {TIMES_THE_FILE} times its size and"
+                    f" {AND_MORE >> 20} MiB; if that is right, write it by pyarrow.parquet.write_table with"
+                    " compression='none' and use_dictionary=False."
+                )
+            yield array

@@ -45,9 +45,11 @@ def write_container(path: Path, document: Mapping[str, Any], arrays: Arrays) -> 
         temporary.write_bytes(content)
 
 
-def read_container(path: Path, schema: Schema, names: Iterable[str]) -> tuple[dict[str, Any], Arrays]:
+def read_container(
+    path: Path, schema: Schema, names: Iterable[str], optional: Iterable[str] = ()
+) -> tuple[dict[str, Any], Arrays]:
     """The document, which has one of these schemas, and the arrays of these names, or `DamagedFileError`."""
-    return unsealed(path.read_bytes(), str(path), schema, names)
+    return unsealed(path.read_bytes(), str(path), schema, names, optional)
 
 
 def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
@@ -63,16 +65,18 @@ def sealed(document: Mapping[str, Any], arrays: Arrays) -> bytes:
     return body + hashlib.sha256(body).digest()
 
 
-def unsealed(content: bytes, name: str, schema: Schema, names: Iterable[str]) -> tuple[dict[str, Any], Arrays]:
+def unsealed(
+    content: bytes, name: str, schema: Schema, names: Iterable[str], optional: Iterable[str] = ()
+) -> tuple[dict[str, Any], Arrays]:
     """The document and the arrays of these bytes, which a file of this name held, or `DamagedFileError`.
 
-    Members are the document and the arrays `names`; any other is refused.
+    Members are the document, the arrays `names` and perhaps `optional` ones; any other is refused.
     """
     body, digest = memoryview(content)[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     if hashlib.sha256(body).digest() != digest:
         raise DamagedFileError(f"{name!r} is truncated, was altered or is not a privkde file; write it again.")
     try:
-        held = _members(content, [_DOCUMENT, *names])
+        held = _members(content, {_DOCUMENT, *names}, {*optional})
         document = parsed_json(held.pop(_DOCUMENT).tobytes())
     except Exception as error:  # a forgery: zipfile, NumPy and json have a dozen ways to choke on one
         raise DamagedFileError(f"{name!r} is not a privkde file; write it again.") from error
@@ -84,11 +88,11 @@ def unsealed(content: bytes, name: str, schema: Schema, names: Iterable[str]) ->
     return document, held
 
 
-def _members(content: bytes, names: list[str]) -> Arrays:
+def _members(content: bytes, names: set[str], optional: set[str]) -> Arrays:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
         stored = {info.compress_type for info in members.values()} == {zipfile.ZIP_STORED}
-        if not stored or sorted(members) != sorted(names) or len(archive.infolist()) != len(names):
+        if not stored or members.keys() - optional != names or len(archive.infolist()) != len(members):
             raise InvalidInputError("members are compressed, missing or do not belong.")
         if members[_DOCUMENT].file_size > LARGEST_DOCUMENT + _LONGEST_HEADER:
             raise InvalidInputError("the document is too long.")

@@ -1,8 +1,9 @@
 """Which reports of one collection were counted, and in which release: a small SQLite file, or a temporary one.
 
-The shuffler keeps it from the first report to the end of the collection. Opening it finds reports or releases that were
-deleted or added one without the other. Whoever can write the file and deletes both, or changes ids, is not found;
-whoever reads it learns ids, which only those who saw packets can tell anything about, and counts that were released.
+The shuffler keeps it from the first report to the end of the collection. Opening it finds other tables, and reports or
+releases that were deleted or added one without the other. Whoever can write the file and deletes both, or changes ids,
+is not found; whoever reads it learns ids, which only those who saw packets can tell anything about, and counts that
+were released.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,7 +39,7 @@ _TABLES = """
 
 def register_beside(announcement: Path) -> Path:
     """Where the register of a collection is kept, unless somebody says otherwise: beside the announcement."""
-    return announcement.with_name(announcement.name + ".reports")
+    return announcement.parent / f"{announcement.name}.reports"  # also of a folder without a name, such as `/`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +96,14 @@ class ReportRegister:
         self._database.execute("COMMIT")
 
     def _require_whole(self) -> None:
-        """Refuse a file that holds other reports than those of its releases, or that would change what is written.
+        """Refuse a file with other tables, indexes, triggers or views, or other reports than those of its releases.
 
         Nothing is pending here: reports are written with their release.
         """
-        if self._number("SELECT COUNT(*) FROM sqlite_master WHERE type IN ('trigger', 'view')"):
-            raise self._altered("it has a trigger or a view")
+        with closing(sqlite3.connect(":memory:")) as new:
+            new.executescript(_TABLES)
+            if _schema(self._database) != _schema(new):
+                raise self._altered("its tables, indexes or triggers are not those of a register")
         ids = "SELECT id FROM reports UNION ALL SELECT id FROM releases UNION ALL SELECT hash FROM tokens"
         if self._number(f"SELECT COUNT(*) FROM ({ids}) WHERE typeof(id) != 'blob'"):
             raise self._altered("some ids are not bytes")
@@ -256,6 +259,11 @@ class ReportRegister:
                 raise DamagedFileError(
                     f"{self._shown} is not a register of reports ({error}); name another."
                 ) from error
+
+
+def _schema(database: sqlite3.Connection) -> list[tuple[str, ...]]:
+    """Everything that a file declares, as it was written."""
+    return database.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name").fetchall()
 
 
 def _hashed(token: bytes) -> bytes:

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 BLOCK_ENTRIES = 1 << 20
 """Entries (users × instances) of one block: 4 MB of features. In smaller blocks, threads wait for each other more than
 they work; measured by `make bench`."""
-MOST_ROWS = 2048
+LEAST_ROWS, MOST_ROWS = 32, 2048
 
 _controller = cache(ThreadpoolController)
 """Finding the BLAS libraries takes a millisecond; once is enough."""
@@ -29,7 +29,7 @@ Progress = Callable[[int], None]
 
 def rows_per_block(n_columns: int) -> int:
     """How many users make a block, if each has this many entries."""
-    return max(1, min(MOST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
+    return min(MOST_ROWS, max(LEAST_ROWS, BLOCK_ENTRIES // max(1, n_columns)))
 
 
 def block_parts(index: Index, n_columns: int) -> list[tuple[Index, int]]:

@@ -13,13 +13,14 @@ import pytest
 
 from accounting import InvalidInputError, PlanRequest, comparing, plan_budget
 from accounting.choosing import choose, prediction
-from accounting.comparing import LABEL_SHARES, Outcome, compare_labels, compare_rungs, label_advice
+from accounting.comparing import Outcome, compare_labels, compare_rungs, label_advice
 from accounting.composition import LADDER
 from accounting.mechanisms import PoissonNoise
+from accounting.request import LABEL_SHARES
 from privkde.display.figures import plot_comparison
 
 SMALL: dict[str, Any] = {"users": 2_000, "dim": 16, "repetitions": 16, "epsilon": 1.0, "delta": 1e-6}
-CLASSES: dict[str, Any] = {**SMALL, "accountant": "advanced", "classes": 4}
+CLASSES: dict[str, Any] = {**SMALL, "kernel": "gaussian", "accountant": "advanced", "classes": 4}
 
 
 @cache
@@ -99,10 +100,11 @@ def test_the_bound_of_the_rounding_is_that_of_the_rung() -> None:
 
 
 def test_separate_labels_are_compared_with_joint_ones_for_the_sum() -> None:
-    separate, joint = both(label_epsilon=2.0)
+    separate, joint = both(epsilon=3.0, label_epsilon=2.0)
     assert (separate.name, joint.name) == ("separate", "joint")
-    assert separate.request == PlanRequest(**CLASSES, label_epsilon=2.0, allow_useless=True)
-    assert joint.request == PlanRequest(**{**CLASSES, "epsilon": 3.0}, labels="joint", allow_useless=True)
+    whole = {**CLASSES, "epsilon": 3.0, "allow_useless": True}
+    assert separate.request == PlanRequest(**whole, label_epsilon=2.0)
+    assert joint.request == PlanRequest(**whole, labels="joint")
 
 
 def test_joint_labels_are_compared_with_the_best_split_of_the_same_epsilon() -> None:
@@ -111,11 +113,12 @@ def test_joint_labels_are_compared_with_the_best_split_of_the_same_epsilon() -> 
     assert joint.request == PlanRequest(**CLASSES, labels="joint", allow_useless=True)
     label_epsilon = separate.request.label_epsilon
     assert label_epsilon is not None
-    assert separate.request.epsilon + label_epsilon == pytest.approx(1.0, rel=1e-12)
+    assert separate.request.epsilon == 1.0
+    assert separate.request.kde_epsilon + label_epsilon == pytest.approx(1.0, rel=1e-12)
     assert label_epsilon in LABEL_SHARES
     assert separate.request.labels == "separate"
     for share in LABEL_SHARES:
-        other = PlanRequest(**{**CLASSES, "epsilon": 1.0 - share}, label_epsilon=share, allow_useless=True)
+        other = PlanRequest(**CLASSES, label_epsilon=share, allow_useless=True)
         tried = Outcome.of("separate", other, lambda _: None, certified=False)
         assert separate.total_error <= tried.total_error
         assert (tried.total_error == separate.total_error) == (share == label_epsilon)
@@ -123,7 +126,7 @@ def test_joint_labels_are_compared_with_the_best_split_of_the_same_epsilon() -> 
 
 def test_users_that_the_noise_counts_on_are_as_many_in_both() -> None:
     """Per class with separate labels, altogether with joint ones."""
-    _, joint = both(label_epsilon=2.0, min_users=400)
+    _, joint = both(epsilon=3.0, label_epsilon=2.0, min_users=400)
     assert (joint.request.min_users, joint.request.counted_users) == (1_600, 1_600)
     _, separate = both(labels="joint", min_users=1_600)
     assert (separate.request.min_users, separate.request.counted_users) == (400, 400)
@@ -135,7 +138,7 @@ def test_users_that_the_noise_counts_on_are_as_many_in_both() -> None:
 
 def test_joint_labels_serve_small_budgets_and_separate_ones_large_epsilon() -> None:
     """With ε_lbl = ½ most labels are wrong; with ε_lbl = 15 none is, and only joint labels share out the rounding."""
-    separate, joint = both(label_epsilon=0.5)
+    separate, joint = both(epsilon=1.5, label_epsilon=0.5)
     assert joint.total_error < 0.8 * separate.total_error
     assert separate.error is not None
     assert separate.error.labels == pytest.approx(3.0 / (3.0 + math.exp(0.5)), rel=1e-12)
@@ -146,7 +149,7 @@ def test_joint_labels_serve_small_budgets_and_separate_ones_large_epsilon() -> N
 
 
 def test_a_comparison_may_be_of_useless_plans() -> None:
-    found = both(users=40, epsilon=0.2, label_epsilon=0.2)
+    found = both(users=40, epsilon=0.4, label_epsilon=0.2)
     assert min(one.total_error for one in found) > 1.0
     assert all(one.protocol is not None for one in found)
 
@@ -168,7 +171,7 @@ def test_a_planned_protocol_stands_for_itself() -> None:
 
 @pytest.mark.parametrize(
     ("changes", "best"),
-    [({"label_epsilon": 0.5}, "joint"), ({"epsilon": 10.0, "label_epsilon": 10.0}, "separate")],
+    [({"epsilon": 1.5, "label_epsilon": 0.5}, "joint"), ({"epsilon": 20.0, "label_epsilon": 10.0}, "separate")],
 )
 def test_advice_names_the_smaller_error(changes: dict[str, Any], best: str) -> None:
     outcomes = both(**changes)
@@ -176,8 +179,8 @@ def test_advice_names_the_smaller_error(changes: dict[str, Any], best: str) -> N
     assert text is not None
     assert f"'{best}' has the smaller predicted error" in text
     assert min(outcomes, key=lambda one: one.total_error).name == best
-    first, second = changes.get("epsilon", 1.0), changes["label_epsilon"]
-    for words in (f"separate ε = {first:g} + {second:g}", f"joint ε = {first + second:g}"):
+    total, label = changes["epsilon"], changes["label_epsilon"]
+    for words in (f"separate ε = {total - label:g} + {label:g}", f"joint ε = {total:g}"):
         assert words in text
     for one in outcomes:
         assert f"{one.total_error:.3g}" in text
@@ -185,7 +188,7 @@ def test_advice_names_the_smaller_error(changes: dict[str, Any], best: str) -> N
 
 @pytest.mark.parametrize("bitsum", ["poisson", pytest.param("rr", marks=pytest.mark.slow)])
 def test_plans_with_classes_carry_the_advice(bitsum: str) -> None:
-    asked: dict[str, Any] = {**SMALL, "bitsum": bitsum, "accountant": "basic"}
+    asked: dict[str, Any] = {**SMALL, "kernel": "gaussian", "bitsum": bitsum, "accountant": "basic"}
     for labels in ({"label_epsilon": 0.5}, {"labels": "joint"}):
         plan = plan_budget(**asked, classes=2, **labels)
         assert plan.reasons[-1].startswith("labels: 'joint' has the smaller")
@@ -204,14 +207,7 @@ def test_impossible_labels_are_told_and_not_raised(monkeypatch: pytest.MonkeyPat
     text = label_advice(PlanRequest(**CLASSES, label_epsilon=0.5))
     assert text is not None
     assert "'separate' has the smaller" in text
-    assert "joint ε = 1.5: not possible" in text
-
-
-def test_a_sum_beyond_the_largest_epsilon_is_no_reason_to_refuse_a_plan() -> None:
-    asked = PlanRequest(**{**CLASSES, "epsilon": 60.0}, label_epsilon=60.0)
-    separate, joint = compare_labels(asked)
-    assert separate.protocol is not None
-    assert joint.protocol is None
+    assert "joint ε = 1: not possible" in text
 
 
 # --- pictures -------------------------------------------------------------------------------------

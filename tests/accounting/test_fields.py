@@ -41,13 +41,12 @@ def test_signatures_are_the_declaration(function: Callable[..., Any], record: ty
 
 @pytest.mark.parametrize(("function", "record"), DECLARED)
 def test_docstrings_are_the_declaration(function: Callable[..., Any], record: type) -> None:
-    """`solve` describes what `plan_budget` does not take."""
+    """`solve` describes what `plan_budget` does not take, or takes for something else."""
     described = described_arguments(function)
     assert described.pop("progress")
-    elsewhere = fields_of(PlanRequest) if function is solve else {}
-    assert described == {
-        name: field.rule.description for name, field in fields_of(record).items() if name not in elsewhere
-    }
+    declared = {name: field.rule.description for name, field in fields_of(record).items()}
+    elsewhere = described_arguments(plan_budget) if function is solve else {}
+    assert described == {name: text for name, text in declared.items() if elsewhere.get(name) != text}
 
 
 @pytest.mark.parametrize("record", [PlanRequest, SolveRequest])
@@ -72,18 +71,31 @@ def test_values_outside_a_declared_range_are_refused_by_name(name: str) -> None:
 
 CONTEXT: dict[str, dict[str, Any]] = {
     "delta": {"bitsum": "auto"}, "min_users": {"users": 10**9}, "dropout": {"users": 10**9},
-    "colluders": {"users": 10**9}, "classes": {"users": 10**9, "label_epsilon": 1.0},
-    "label_epsilon": {"classes": 2}, "bias": {"kernel": "laplacian"}, "bound": {"kernel": "inner-product"},
-    "noise_shape": {"bitsum": "3nb"},
+    "colluders": {"users": 10**9}, "classes": {"users": 10**9, "label_epsilon": 0.5},
+    "features_epsilon": {"classes": 2}, "label_epsilon": {"classes": 2}, "bias": {"kernel": "laplacian"},
+    "bound": {"kernel": "inner-product"}, "noise_shape": {"bitsum": "3nb"},
+    "moment_weight": {"classes": 2, "model": "mean", "padded": 100}, "padded": {"classes": 2},
 }  # fmt: skip
 """What else a request needs so that a field may have any value of its range."""
+AT_THE_TOP: dict[str, dict[str, Any]] = {
+    "moment_weight": {"model": "discriminant", "padded": 1_000},
+    "padded": {"model": "mean", "moment_weight": 0.0},
+}
+"""What it needs beside or instead of that for the largest value."""
+PARTS = {"label_epsilon", "features_epsilon"}
+"""Parts of ε leave something for the other part."""
 
 
 @pytest.mark.parametrize("name", [name for name, field in fields_of(PlanRequest).items() if field.kind in (int, float)])
 def test_the_ends_of_a_declared_range_are_taken(name: str) -> None:
     rule = fields_of(PlanRequest)[name].rule
-    for value in (1e-9 if rule.above_low else rule.low, rule.high):
-        assert getattr(read_request({**SMALL, **CONTEXT.get(name, {}), name: value}), name) == value
+    assert rule.high is not None
+    low = 1e-9 if rule.above_low else rule.low
+    high = rule.high - 1e-9 if name in PARTS else rule.high
+    for value, more in ((low, {}), (high, AT_THE_TOP.get(name, {}))):
+        total = {"epsilon": 100.0} if name in PARTS else {}
+        asked = {**SMALL, **total, **CONTEXT.get(name, {}), **more, name: value}
+        assert getattr(read_request(asked), name) == value
 
 
 def test_choices_are_suggested_and_missing_or_unknown_names_are_refused() -> None:

@@ -18,7 +18,7 @@ from accounting.releases.release import plan_parts
 from tests.plans import plan_for
 
 SMALL: dict[str, Any] = {"users": 2000, "dim": 4, "repetitions": 8, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
-LABELED = SMALL | {"classes": 2, "label_epsilon": 1.0}
+LABELED = SMALL | {"classes": 2, "epsilon": 2.0, "label_epsilon": 1.0}
 
 
 def test_the_profile_passes_through_the_promise() -> None:
@@ -171,7 +171,7 @@ def test_every_number_of_a_document_is_checked() -> None:
     "changes",
     [
         {"classes": 2, "label_epsilon": 3.0},
-        {"classes": 2, "labels": "joint", "users": 100},
+        {"classes": 2, "labels": "joint", "kernel": "gaussian", "users": 100},
         {"bitsum": "pure", "users": 2_000, "delta": 0.0},
         {"bitsum": "rr", "accountant": "pld"},
     ],

@@ -159,7 +159,7 @@ def test_inner_product_paper_rung_composes_over_coordinates() -> None:
 
 
 def test_pure_keeps_delta_zero_in_every_view() -> None:
-    plan = plan_budget(**SMALL, bitsum="pure", classes=2, label_epsilon=3.0)
+    plan = plan_budget(**{**SMALL, "epsilon": 4.0}, bitsum="pure", classes=2, label_epsilon=3.0)
     assert plan.accountant == "basic"
     assert {g.view for g in plan.guarantees} == {"communication", "model", "local"}
     assert all(g.delta == 0.0 and math.isfinite(g.epsilon) for g in plan.guarantees)
@@ -190,7 +190,7 @@ def test_min_users_sets_the_noise_and_all_users_set_the_error() -> None:
 
 @pytest.mark.parametrize("accountant", ["basic", AUTO])
 def test_label_guarantees(accountant: str) -> None:
-    plan = plan_for(**SMALL, accountant=accountant, classes=4, label_epsilon=5.0)
+    plan = plan_for(**{**SMALL, "epsilon": 6.0}, accountant=accountant, classes=4, label_epsilon=5.0)
     found = {(str(g.adjacency), str(g.view)): (g.epsilon, g.delta) for g in plan.guarantees}
     for view in ("communication", "model"):
         assert found["replace-one-features", view] == (1.0, 1e-6)
@@ -219,7 +219,7 @@ def test_whole_numbers_and_reals_ask_for_the_same_document() -> None:
 @pytest.mark.parametrize("bitsum", ["rr", "poisson", "pure"])
 def test_json_round_trip(bitsum: str, accountant: str) -> None:
     """With advice on labels where that takes no time."""
-    request = {**SMALL, "accountant": accountant, "bitsum": bitsum, "classes": 3, "label_epsilon": 2.0}
+    request = {**SMALL, "epsilon": 3.0, "accountant": accountant, "bitsum": bitsum, "classes": 3, "label_epsilon": 2.0}
     plan = plan_budget(**request) if bitsum == "pure" else plan_for(**request)
     text = plan.dumps()
     assert Plan.from_json(json.loads(text)) == plan
@@ -263,7 +263,7 @@ def test_foreign_documents_are_refused(document: Any) -> None:
         {"epsilon": "2"}, {"delta": -1e-9}, {"delta": 1.0}, {"delta": math.nan}, {"delta": True}, {"delta": 0.0},
         {"users": 1}, {"users": 2.5}, {"users": True}, {"users": 10**10}, {"dim": 0}, {"dim": True},
         {"repetitions": 0}, {"repetitions": 10**7}, {"min_users": 1}, {"min_users": 2_001}, {"bias": 0.1},
-        {"kernel": "laplacian", "bias": 0.0}, {"kernel": "inner-product"}, {"classes": 2}, {"label_epsilon": 1.0},
+        {"kernel": "laplacian", "bias": 0.0}, {"kernel": "inner-product"}, {"label_epsilon": 1.0},
         {"classes": 1, "label_epsilon": 1.0}, {"classes": 2, "label_epsilon": 0.0},
         {"classes": 1_001, "label_epsilon": 1.0}, {"noise_shape": 2}, {"bitsum": "3nb", "noise_shape": 0},
         {"bitsum": "pure", "accountant": "pld"}, {"bitsum": "poisson", "accountant": "paper"}, {"excess_error": 0.0},

@@ -19,7 +19,7 @@ from tests.plans import plan_for
 SMALL: dict[str, Any] = {
     "users": 2_000, "dim": 8, "repetitions": 8, "epsilon": 2.0, "delta": 1e-6, "accountant": "advanced",
 }  # fmt: skip
-JOINT: dict[str, Any] = {**SMALL, "labels": "joint", "classes": 3}
+JOINT: dict[str, Any] = {**SMALL, "kernel": "gaussian", "labels": "joint", "classes": 3}
 
 
 # --- requests -------------------------------------------------------------------------------------
@@ -29,7 +29,8 @@ JOINT: dict[str, Any] = {**SMALL, "labels": "joint", "classes": 3}
     ("changes", "told"),
     [
         ({"classes": None}, r"classes=None with labels='joint'"),
-        ({"label_epsilon": 1.0}, r"label_epsilon=1.0 with labels='joint'"),
+        ({"label_epsilon": 1.0}, r"label_epsilon=1.0 and features_epsilon=None belong to separate labels"),
+        ({"features_epsilon": 1.0}, r"label_epsilon=None and features_epsilon=1.0 belong to separate labels"),
         ({"classes": 1}, "classes=1"),
         ({"classes": 2.0}, "classes=2.0"),
         ({"classes": 1_001}, "fewer than two per class"),
@@ -44,10 +45,10 @@ def test_what_joint_labels_refuse(changes: dict[str, Any], told: str) -> None:
         PlanRequest(**{**JOINT, **changes})
 
 
-@pytest.mark.parametrize("given", [{"classes": 3}, {"label_epsilon": 1.0}])
-def test_separate_labels_still_need_both(given: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInputError, match="belong together"):
-        PlanRequest(**SMALL, **given)
+@pytest.mark.parametrize("part", ["label_epsilon", "features_epsilon"])
+def test_a_part_of_epsilon_without_classes_is_refused(part: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"{part}=1.0 .*give classes and labels='separate'"):
+        PlanRequest(**{**SMALL, part: 1.0})
 
 
 def test_one_protocol_for_all_users_and_a_density_for_each_class() -> None:
@@ -66,10 +67,10 @@ def test_one_protocol_for_all_users_and_a_density_for_each_class() -> None:
 def test_the_bound_follows_the_users_that_round() -> None:
     """Rounding error of a class: R²n/n_c², with joint labels that of all n users."""
     asked: dict[str, Any] = {"kernel": "inner-product", "dim": 64, "epsilon": 1.0, "delta": 1e-6, "classes": 4}
-    joint = PlanRequest(users=16_000, **asked, labels="joint")
+    joint = PlanRequest(users=16_000, **asked, labels="joint", padded=0)
     alone = PlanRequest(users=1_000, **{**asked, "classes": None})
     assert joint.facts().bound == alone.facts().bound < 1.0
-    assert PlanRequest(users=4_000, **asked, label_epsilon=1.0).facts().bound == alone.facts().bound
+    assert PlanRequest(users=4_000, **asked, label_epsilon=0.5).facts().bound == alone.facts().bound
 
 
 # --- facts ----------------------------------------------------------------------------------------
@@ -157,6 +158,7 @@ def test_an_altered_plan_is_found(part: str, name: str, value: Any) -> None:
     (document[part] if part else document)[name] = value
     if value == "separate":
         document["request"]["classes"] = None  # a density of features: the contract promises more
+        del document["request"]["model"], document["request"]["padded"]
     with pytest.raises(InvalidInputError, match=r"altered|do not keep"):
         Plan.from_json(document).verify()
 

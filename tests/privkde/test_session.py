@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from accounting import InvalidInputError
-from privkde import Ledger, PrivateKDE, Session
+from privkde import Ledger, PrivateKDE, PrivateKDEClassifier, Session
+from privkde.learning.private_classifier import WeakSignalWarning
 from privkde.ledger import BudgetExceededError, UnknownBudgetError
 
 ROWS = np.random.default_rng(17).normal(size=(400, 3))
@@ -35,14 +36,16 @@ def test_a_session_with_labels_fits_classifiers(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger:
         ledger.create("a", epsilon=8.0, delta=1e-5)
         session = Session(ledger=ledger, budget="a", vectors=ROWS, labels=np.arange(400) % 2, cohort="north")
-        fitted = session.classifier(**SMALL, label_epsilon=1.0, classes=(0, 1))
+        with pytest.warns(WeakSignalWarning):
+            fitted = session.classifier(epsilon=1.0, classes=(0, 1), max_messages=200, outside="project")
         assert fitted.predict(ROWS[:2]).shape == (2,)
-        assert [charge.cohort for charge in ledger.history("a")] == ["north"]
+        session.fit(PrivateKDEClassifier(repetitions=2, epsilon=2.0, label_epsilon=1.0, classes=(0, 1)))
+        assert [charge.cohort for charge in ledger.history("a")] == ["north", "north"]
         with pytest.raises(InvalidInputError, match="NOT PRIVATE"):
             session.density(**SMALL, insecure_seed=1)
         bare = Session(ledger=ledger, budget="a", vectors=ROWS)
         with pytest.raises(InvalidInputError, match="no labels"):
-            bare.classifier(**SMALL, classes=(0, 1))
+            bare.classifier(epsilon=1.0, classes=(0, 1))
 
 
 def test_a_session_shows_no_data_and_needs_a_budget(tmp_path: Path) -> None:

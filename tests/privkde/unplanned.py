@@ -1,6 +1,11 @@
 """Announcements of any bitsum law, without a search for a plan: to test the execution. What they promise is false."""
 
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from accounting.accuracy.density_error import PredictedError
 from accounting.composed_contracts import kde_contract
@@ -15,6 +20,7 @@ from accounting.mechanisms import (
 )
 from accounting.plan import Plan
 from accounting.request import PlanRequest
+from privkde.protocol import rounds
 from privkde.protocol.announcement import Announcement
 
 SEED = "000102030405060708090a0b0c0d0e0f"
@@ -53,10 +59,25 @@ def small_pure(n_users: int, *, silence: float) -> Pure:
     )
 
 
+@contextmanager
+def little_noise(flip_probability: float = 0.05) -> Iterator[None]:
+    """Collections plan at once, for randomized response with this probability: to test what is made of a model."""
+
+    def planned(request: PlanRequest, *, progress: Any = None) -> Plan:
+        law = RandomizedResponse(n_users=request.counted_users, flip_probability=flip_probability)
+        values = dataclasses.asdict(request.decided()) | {"min_users": law.n_users, "bitsum": law.name}
+        return unplanned(law, **values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "plan", planned)
+        yield
+
+
 def unplanned(law: BitsumProtocol, *, users: int | None = None, **request: Any) -> Plan:
     """A plan with this law, by default for one dimension and four random signs."""
     asked: dict[str, Any] = {"kernel": "inner-product-signs", "dim": 1, "repetitions": 4, "epsilon": 1.0, "delta": 0.1}
-    full = PlanRequest(users=users or law.n_users, min_users=law.n_users, bitsum=law.name, **{**asked, **request})
+    named = {"users": users or law.n_users, "min_users": law.n_users, "bitsum": law.name}
+    full = PlanRequest(**{**asked, **request, **named})
     facts = full.facts()
     contract = kde_contract(facts, law, LADDER["basic"], epsilon=1.0, delta=0.1, instance_point=(0.1, 0.01))
     return Plan(

@@ -150,7 +150,7 @@ def test_a_plan_without_a_protocol_is_refuted_and_reported(
     assert main(["audit", "--plan", str(plan), "--output", str(folder)]) == 1
     report = document(folder)
     assert [(one["name"], one["verdict"]) for one in report["checks"]] == [("plan-verifies", "refuted")]
-    assert report["not_applicable"] == ["certified-bound"]
+    assert report["not_applicable"] == ["one-promise", "certified-bound"]
     assert (folder / "registry.yaml").is_file()
     out = " ".join(capsys.readouterr().out.split())
     assert "1 check in" in out

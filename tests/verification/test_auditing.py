@@ -71,7 +71,7 @@ def test_an_honest_plan_is_not_refuted() -> None:
 
 
 def test_checks_of_labels_run_where_there_are_labels() -> None:
-    report = run(plan_for(**REQUEST, classes=2, label_epsilon=1.0))
+    report = run(plan_for(**(REQUEST | {"epsilon": REQUEST["epsilon"] + 1.0}), classes=2, label_epsilon=1.0))
     assert [one.name for one in report.results] == [one.name for one in CHECKS]
     assert report.not_applicable == ()
 

@@ -18,7 +18,7 @@ from verification.verdicts import QUICK, Finding, Subject
 
 REQUEST: dict[str, Any] = {"users": 400, "dim": 4, "repetitions": 4, "epsilon": 1.0, "delta": 1e-6, "accountant": "pld"}
 ROWS = np.random.default_rng(0).normal(size=(400, 4)) / 10.0
-LABELED: dict[str, Any] = {"repetitions": 4, "epsilon": 4.0, "delta": 1e-4, "accountant": "pld", "label_epsilon": 3.0}
+LABELED: dict[str, Any] = {"repetitions": 4, "epsilon": 7.0, "delta": 1e-4, "accountant": "pld", "label_epsilon": 3.0}
 
 
 def published(bitsum: str = "rr", **options: Any) -> DensityModel:

@@ -82,7 +82,7 @@ class _Instance:
 def certify(plan: Plan) -> Certificate:
     """Bounds on the ε of the plan at its δ. Deterministic; nothing is sampled."""
     promise = plan.request
-    claimed = min(float(promise.epsilon), *(guarantee.epsilon for guarantee in plan.guarantees[:1]))
+    claimed = min(promise.kde_epsilon, *(guarantee.epsilon for guarantee in plan.guarantees[:1]))
     reach, twin = neighbors(plan), mechanism_twin(plan)
     if not twin.spends_delta:
         return _without_delta(plan, twin, claimed, reach)

@@ -1,13 +1,16 @@
 """The certified layer recomputes the plan's own numbers at full size from its parameters.
 
-`plan-verifies` does so by the same accountant that planned, `certified-bound` by an independent route.
+`plan-verifies` does so by the same accountant that planned, `certified-bound` by an independent route; `one-promise`
+adds up what a whole record is promised.
 """
 
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from accounting import PrivkdeError
+from accounting.guarantee import View
 from accounting.plan import LAST_DIGITS, differences
 from verification.certified.certificate import Certificate, certify
 from verification.evidence import CertifiedBounds
@@ -47,6 +50,27 @@ def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
         found=said,
         note="statistic: 1 if the plan was refused; this is the library's own accountant, not an independent route; the"
         " plan's reasons are words and are not checked",
+    )
+
+
+@check("one-promise", Layer.CERTIFIED, "features and label together cost no more than the ε that was asked for")
+def one_promise(subject: Subject, effort: Effort, seed: int) -> Finding:
+    """The ε of the features and of every release's label add up to at most the request's, and so does each promise."""
+    request = subject.plan.request
+    label = Fraction(request.label_epsilon or 0.0) * request.releases
+    spent = {"the parts of ε": float((Fraction(request.kde_epsilon) + label) / Fraction(request.epsilon))}
+    for promise in subject.plan.guarantees:
+        if promise.view is not View.LOCAL:
+            spent[f"the promise {promise}"] = promise.epsilon / request.epsilon
+    worst = max(spent, key=lambda name: spent[name])
+    return finding(
+        f"ε = {request.epsilon:g} is for a whole record: its parts add up to no more, and no promise is weaker.",
+        statistic=spent[worst],
+        bound=1.0 + LAST_DIGITS,
+        found=f"{worst}: {spent[worst]:.6g} times the ε that was asked for",
+        power=1.0,
+        smallest_detectable_defect=max(0.0, 1.0 / spent[worst] - 1.0) + LAST_DIGITS,
+        note="statistic: the largest ε, over the request's; smallest detectable defect: relative excess of the largest",
     )
 
 
@@ -140,4 +164,4 @@ def _defect(gap: float | None) -> str:
     )
 
 
-CHECKS = (plan_verifies, certified_bound)
+CHECKS = (plan_verifies, one_promise, certified_bound)

@@ -13,6 +13,7 @@ from functools import partial
 
 from accounting import Contract, InvalidInputError, Plan
 from verification.twins import counts_shifts, kernel_twin
+from verification.twins.kernel_twins import NORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ def neighbors(plan: Plan) -> Neighbors:
     """
     request, kernel, said = plan.request, kernel_twin(plan), partial(declared, plan.contract)
     moving, largest, times = kernel.moving(request.dim, request.repetitions), kernel.largest_shift, request.releases
+    if request.joint and request.padded:
+        return _of_records(plan)
     touched = times * (2 * moving + 2 if request.joint else kernel.touched_share * moving)
     attained = Moves(times * kernel.attained(said, request.dim, moving), half=largest < 1.0)
     if not counts_shifts(plan):
@@ -69,6 +72,28 @@ def neighbors(plan: Plan) -> Neighbors:
         squared_shift=shift,
         largest_shift=largest,
         unit_ball=ball,
+    )
+
+
+def _of_records(plan: Plan) -> Neighbors:
+    """Where a record is one rotated vector v(x, c): every bit moves, and Σt² ≤ sup‖v − v'‖²/(4R²) in each release.
+
+    Within a class the supremum is that of 2 − 2s + β²(2 − 2s²) over cosines s; between classes it is 2 + 2β² + 2γ².
+    R and γ are as declared. No bit is known to flip completely: a rotation spreads v over all of them.
+    """
+    request, said = plan.request, partial(declared, plan.contract)
+    weight, bound = float(request.moment_weight or 0.0), said("bound")
+    if not 0.0 < bound <= 1.0:
+        raise InvalidInputError(f"the contract declares bound={bound!r}, which is not in (0, 1].")
+    same = 4.0 if weight <= 0.5 else 2.0 + 2.0 * weight + 1.0 / (2.0 * weight)
+    other = 2.0 + 2.0 * weight + 2.0 * said("size_weight") ** 2
+    shift = request.releases * max(same, other) * (NORM / (2.0 * bound)) ** 2
+    touched = request.releases * int(request.padded or 0)
+    return Neighbors(
+        instances=touched,
+        covered=Moves(min(touched, math.floor(shift))),
+        attained=Moves(0),
+        squared_shift=shift,
     )
 
 

@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 from accounting import Plan
 from accounting.errors import InvalidInputError
 from accounting.kernels import KernelFacts
-from accounting.request import ALL_THERE
+from accounting.request import ALL_THERE, PlanRequest
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream
 from privkde.draws.sampling import integers_below, normals
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import OUTSIDE
 from privkde.protocol.parties import Randomizer
+from verification.client_rows import furthest_cosine, turned
+from verification.miniature import WITHOUT_LABELS, smaller_record
 from verification.verdicts import Effort
 
 Floats = NDArray[np.float64]
@@ -134,13 +136,23 @@ def one_group(plan: Plan, *, whole: bool) -> Plan:
         users=max(request.users_per_protocol, 2 * (request.classes or 1)),
         releases=1,
         **{**ALL_THERE, "min_users": request.counted_users},
-        classes=min(request.classes or 2, most) if request.joint else None,
-        label_epsilon=None,
+        epsilon=request.kde_epsilon,
         dim=min(request.dim, most),
         repetitions=min(request.facts().n_repetitions, most),
-        bound=request.rounding_bound,
+        **{"bound": request.rounding_bound, **_labels(request, whole=whole)},
     )
     return dataclasses.replace(plan, request=smaller)
+
+
+def _labels(request: PlanRequest, *, whole: bool) -> dict[str, Any]:
+    """What a request for one group says of labels, and of a record's vector."""
+    if not request.joint or whole:
+        return {} if request.joint else dict(WITHOUT_LABELS)
+    classes, record = min(request.classes or 2, FEWER), request.record
+    if record is None:
+        return {"classes": classes}
+    dim, bound = min(request.dim, FEWER), request.facts().bound
+    return {"classes": classes, **smaller_record(record, bound, dim=dim, n_classes=classes, padded=FEWER)}
 
 
 def replaced_pairs(view: ClientView, effort: Effort, stream: ByteStream) -> tuple[Record, Record]:
@@ -150,6 +162,10 @@ def replaced_pairs(view: ClientView, effort: Effort, stream: ByteStream) -> tupl
     best = np.concatenate([view.strongest(), view.directions(count // 8)])
     x.x[: len(best)] = best
     other.x[: count // 2] = -x.x[: count // 2]
+    if view.facts.record is not None:  # as many at the angle that is worst if nothing is clipped, as many orthogonal
+        parts = (slice(0, count // 3), furthest_cosine(view.facts.record.moment_weight)), (slice(count // 3, None), 0.0)
+        for part, cosine in parts:
+            other.x[part] = turned(x.x[part], other.x[part] + x.x[::-1][part], cosine)
     if x.classes is not None and other.classes is not None:
         other.classes[::2] = x.classes[::2]
     return x, other

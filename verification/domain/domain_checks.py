@@ -74,6 +74,9 @@ def _excess(view: ClientView, scaled: Floats) -> float:
     facts, excess = view.facts, float(np.max(np.abs(scaled)))
     features = scaled[: facts.n_repetitions * facts.n_coordinates]  # with joint labels, class 0 holds the features
     squares = float(np.sum(features**2))
+    if facts.record is not None and facts.squared_shift is not None:
+        longest = 4.0 * facts.squared_shift * facts.record.squared_norm / facts.record.squared_distance
+        return max(excess, squares / longest)
     if facts.linear:
         allowed = view.announcement.kernel_choice().facts().squared_shift  # x and −x are 2‖f‖ apart
         return max(excess, squares / allowed if allowed is not None else 0.0)

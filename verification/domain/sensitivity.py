@@ -42,7 +42,7 @@ def check_central(subject: Subject, effort: Effort, seed: int) -> Finding:
     plan, stream = subject.plan, private_stream(seed, "central")
     view = ClientView(plan, stream)
     reached = _reached(view, effort, stream)
-    facts, epsilon, delta = plan.request.facts(), float(plan.request.epsilon), float(plan.request.delta)
+    facts, epsilon, delta = plan.request.facts(), plan.request.kde_epsilon, float(plan.request.delta)
     recomputed = planned.central(facts, plan.request.users_per_protocol, epsilon=epsilon, delta=delta)
     deviations = [*central_deviations(plan), _deviation(recomputed)]
     sensitivity = reached / (1.0 + SINGLE_PRECISION) * declared_sensitivity(facts)

@@ -17,6 +17,7 @@ from accounting.releases.release import Release
 from privkde.ledger import ledger
 from privkde.ledger.records import Budget
 from verification.exact.adaptive_strategies import Counts, Entry, largest_delta
+from verification.miniature import WITHOUT_LABELS
 from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
 EPSILON, DELTA, STEP = 1.5, 1e-2, 0.1
@@ -89,7 +90,7 @@ def charged_classes(subject: Subject, effort: Effort, seed: int) -> Finding:
         plan = _class_plan(subject.plan, size)
         if plan is None:
             continue
-        for epsilon in np.linspace(0.0, 2.0 * float(request.epsilon), 9).tolist():
+        for epsilon in np.linspace(0.0, 2.0 * request.kde_epsilon, 9).tolist():
             true, claimed = _least_delta(plan, epsilon), charged.delta(epsilon)
             if claimed > 0.0 and true / claimed > worst:
                 worst, where = true / claimed, f"δ({epsilon:.3g}) ≥ {true:.3g} for a class of {size} users"
@@ -109,8 +110,8 @@ def _class_plan(plan: Plan, size: int) -> Plan | None:
     alone = dataclasses.replace(
         plan.request,
         users=size,
-        classes=None,
-        label_epsilon=None,
+        **WITHOUT_LABELS,
+        epsilon=plan.request.kde_epsilon,
         min_users=None,
         repetitions=min(plan.request.repetitions or plan.request.dim, MOST_INSTANCES),
         allow_useless=True,

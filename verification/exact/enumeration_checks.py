@@ -30,7 +30,7 @@ from verification.exact.search import (
     telling_deltas,
 )
 from verification.exact.shuffled_views import Array, ViewPair, whole_view
-from verification.miniature import LARGEST_CLIPPED, miniature
+from verification.miniature import LARGEST_CLIPPED, WITHOUT_LABELS, miniature
 from verification.twins import TWINS, counts_shifts, kernel_twin, mechanism_twin, needs_twins
 from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
@@ -70,10 +70,10 @@ def exact_instance(subject: Subject, effort: Effort, seed: int) -> Finding:
     """
     worst, rng, rational, plan = Worst(), np.random.default_rng(seed), False, subject.plan
     if counts_shifts(plan):  # its law alone matters here, and this rung would take long to find one
-        plan = dataclasses.replace(plan, accountant="basic")
+        plan = dataclasses.replace(_without_classes(plan), accountant="basic")
     sizes = (3, 5) if effort.scale == 1 else (2, 3, 4, 5, 7)
     for users in sizes:
-        small = miniature(plan, users=max(users, 4 if subject.plan.request.joint else 2), dim=1,
+        small = miniature(plan, users=max(users, 4 if plan.request.joint else 2), dim=1,
                           repetitions=1, epsilon=1.0, delta=0.01)  # fmt: skip
         protocol, rational = small.protocol(), mechanism_twin(small).exact_pairs() is not None
         attack, kinks = _attack_instance(small, worst)
@@ -234,8 +234,10 @@ def _curve(small: Plan, points: int, rng: np.random.Generator) -> Curve:
 
 def _without_classes(plan: Plan) -> Plan:
     """The same plan of one group without joint labels, as `miniature` reads it."""
-    request = dataclasses.replace(plan.request, classes=None, label_epsilon=None, labels="separate", **ALL_THERE)
-    return dataclasses.replace(plan, request=request)
+    asked = plan.request
+    bound = None if asked.record else asked.bound
+    alone = {**WITHOUT_LABELS, **ALL_THERE, "epsilon": asked.kde_epsilon, "bound": bound}
+    return dataclasses.replace(plan, request=dataclasses.replace(asked, **alone))
 
 
 @check(
@@ -248,15 +250,17 @@ def _without_classes(plan: Plan) -> Plan:
 def exact_joint(subject: Subject, effort: Effort, seed: int) -> Finding:
     """The whole view of a miniature with joint labels: the class may be replaced, too."""
     worst, plan = Worst(), subject.plan
-    small = miniature(plan, users=4, dim=1, repetitions=1, epsilon=2.0, delta=0.01)
+    dim = 1 if plan.request.record is None else 2
+    small = miniature(plan, users=4, dim=dim, repetitions=1, epsilon=2.0, delta=0.01)
     rng = np.random.default_rng(seed)
-    rows = joint_rows(small, extreme_rows(small, 2 if effort.scale == 1 else 3, rng))
+    rows = joint_rows(small, 2 if effort.scale == 1 else 3, rng)
     attack_plan(small, rows, _curve(small, n_points(plan, effort), rng), 3, worst)
     return _report(
         "With joint labels one (ε, δ) covers features and label: no exact view of a replaced record is beyond it.",
         worst,
         TABLE_BOUND,
-        f"4 users, 2 classes, 1 dimension, {len(rows)} records, all data of the others and ordered pairs among them",
+        f"4 users, 2 classes, {dim} dimensions, {small.request.facts().n_instances} instances, {len(rows)} records, all"
+        " data of the others and ordered pairs among them",
     )
 
 

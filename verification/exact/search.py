@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from accounting import InvalidInputError, Plan
 from accounting.composition import LADDER, Rung, Touched
 from accounting.mechanisms import BitsumProtocol
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.inputs import checked_vectors
+from verification.client_rows import client_rows, furthest_cosine, turned
 from verification.exact.claimed_curves import FLOOR, NO_CLAIM, Curve, Worst, drawn_between
 from verification.exact.shuffled_views import Array, ViewPair, instance_law, whole_view
 from verification.twins import counts_shifts, mechanism_twin
@@ -78,10 +80,15 @@ def announced(plan: Plan) -> Announcement:
 
 
 def extreme_rows(plan: Plan, most: int, rng: np.random.Generator) -> Array:
-    """f/R of admissible vectors, as the library's clients compute it, that point in many directions.
+    """f/R of admissible vectors, as the library's clients compute it, that point in many directions."""
+    return np.asarray(announced(plan).family().scaled_features(extreme_vectors(plan, most, rng)), dtype=np.float64)
+
+
+def extreme_vectors(plan: Plan, most: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """Admissible vectors whose features point in many directions.
 
     Of 2,000 random vectors and the corners of the domain, those whose features are extreme in ± each of the first
-    coordinates and in random directions; rows of distinct features, in [−1, 1] if the library keeps its word.
+    coordinates and in random directions; features are distinct, and in [−1, 1] if the library keeps its word.
     """
     announcement = announced(plan)
     family, dim = announcement.family(), plan.request.dim
@@ -90,7 +97,8 @@ def extreme_rows(plan: Plan, most: int, rng: np.random.Generator) -> Array:
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     x = np.concatenate([np.eye(dim), -np.eye(dim), np.zeros((1, dim)), drawn]).astype(np.float32)
     x[2 * dim + 1 :] *= np.float32(1.0 - 1e-6)
-    rows = family.scaled_features(checked_vectors(x, dim, unit_norm=family.needs_unit_norm, outside="reject"))
+    checked = checked_vectors(x, dim, unit_norm=family.needs_unit_norm, outside="reject")
+    rows = family.scaled_features(checked)
     width = rows.shape[1]
     signs = np.array(list(itertools.product((1.0, -1.0), repeat=min(width, 3))))
     directions = np.concatenate(
@@ -102,15 +110,26 @@ def extreme_rows(plan: Plan, most: int, rng: np.random.Generator) -> Array:
         best = int(np.argmax(rows @ direction))
         if not any(np.array_equal(rows[best], rows[earlier]) for earlier in chosen):
             chosen.append(best)
-    return np.asarray(rows[chosen[:most]], dtype=np.float64)
+    return checked[chosen[:most]]
 
 
-def joint_rows(plan: Plan, rows: Array) -> Array:
-    """The rows of every vector with every class, as the layout of joint labels spreads them."""
-    layout = announced(plan).layout()
-    assert layout is not None
-    parts = [layout.scaled(rows.astype(np.float32), np.full(len(rows), c, np.int64)) for c in range(layout.n_classes)]
+def joint_rows(plan: Plan, most: int, rng: np.random.Generator) -> Array:
+    """The rows of some vectors with each of two classes, as clients compute them.
+
+    Extreme vectors or, where records are rotated as one vector, two whose v(x, c) are as far apart as any, and zero.
+    """
+    announcement, record = announced(plan), plan.request.record
+    if record is None:
+        x = extreme_vectors(plan, most, rng)
+    else:
+        first, across = _unit_rows(rng.normal(size=(2, 1, record.dim)))
+        x = np.concatenate([first, turned(first, across, furthest_cosine(record.moment_weight)), 0.0 * first])[:most]
+    parts = [client_rows(announcement, x, np.full(len(x), c, np.int64)) for c in range(2)]
     return np.concatenate(parts).astype(np.float64)
+
+
+def _unit_rows(x: Array) -> Array:
+    return np.asarray((1.0 - 1e-6) * x / np.linalg.norm(x, axis=-1, keepdims=True))
 
 
 def attack_plan(plan: Plan, rows: Array, curve: Curve, n_others: int, worst: Worst) -> None:

@@ -118,22 +118,27 @@ class ViewPair:
 
 
 MOST_OUTCOMES = 40_000
+FEW, COARSE = 5, 20
+"""Up to so many instances their outcomes are multiplied out; with more, each keeps at most `COARSE` of them."""
 UNIT_PAIR = ViewPair(np.ones(1), np.ones(1))
 
 
 def whole_view(twin: MechanismTwin, target: Array, moved: Array, others: Array) -> ViewPair:
     """The view of all instances when the target's chances are `target` or `moved`; rows of `others` are users.
 
-    Instances in which the target's chance does not move are left out: they add the same factor to both laws.
+    Instances in which the target's chance does not move are left out: they add the same factor to both laws. With many
+    others, outcomes of similar likelihood ratio are merged after each, which lowers hockey sticks a little.
     """
     moving = np.flatnonzero(target != moved)
     pair = UNIT_PAIR
     if not len(moving):
         return pair
-    groups = max(6, int(MOST_OUTCOMES ** (1.0 / len(moving))))
+    many = len(moving) > FEW
+    groups = COARSE if many else int(MOST_OUTCOMES ** (1.0 / len(moving)))
     for j in moving.tolist():
         rest = tuple(others[:, j].tolist())
         upper, lower = (instance_law(twin, (float(chances[j]), *rest)) for chances in (target, moved))
         instance = ViewPair(upper, lower).trimmed()
         pair = pair.times(instance.merged(groups) if len(moving) > 1 else instance)
+        pair = pair.merged(MOST_OUTCOMES // groups) if many else pair
     return pair

@@ -20,9 +20,11 @@ from privkde.draws.sampling import bernoulli
 from privkde.kernels import norms
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol import label_round as labels
-from privkde.protocol import parties
+from privkde.protocol import parties, record_vectors
+from privkde.protocol.linear_rule import ClassMeans
 from privkde.protocol.parties import Analyzer, Shuffler
-from verification.sabotage.plans import CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RESPONSE
+from privkde.protocol.record_vectors import RecordLayout
+from verification.sabotage.plans import CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RECORD, RESPONSE
 from verification.sabotage.saboteur import Right, fault
 
 Bits = NDArray[np.uint8]
@@ -133,3 +135,27 @@ def any_vector(_: Right, rows: NDArray[np.float32]) -> NDArray[np.float64]:
 def narrow_features(right: Right, self: GaussianFamily, x: Any) -> Any:
     """The random Fourier features forget the factor √2, so the kernel is another one."""
     return right(self, x / np.float32(np.sqrt(2.0)))
+
+
+@fault("second moments too loud", RECORD, record_vectors, "_moment_scales")
+def loud_moments(right: Right, vector: Any) -> Floats:
+    """Second moments are collected, and read, with β² = 2; the accountant counts on the declared ½."""
+    return np.asarray(2.0 * right(vector))
+
+
+@fault("second moments without 1/β", RECORD, RecordLayout, "second_moments")
+def weighted_moments(right: Right, self: RecordLayout, sums: Floats) -> Floats:
+    """The analyzer takes β·Σxxᵀ for Σxxᵀ."""
+    return np.asarray(np.sqrt(self.vector.moment_weight) * right(self, sums))
+
+
+@fault("rotation of each block", RECORD, record_vectors, "dct")
+def rotates_blocks(right: Right, rows: NDArray[np.float32], **options: Any) -> Any:
+    """Clients rotate 16 coordinates at a time and clip at the R of the joint rotation, which the analyzer undoes."""
+    return np.asarray(right(rows.reshape(len(rows), -1, 16), **{**options, "axis": 2})).reshape(rows.shape)
+
+
+@fault("noise of means forgotten", RECORD, ClassMeans, "noise_around")
+def exact_means(right: Right, self: ClassMeans) -> Floats:
+    """The linear classifier takes noisy means for exact, so that their squares push small classes down."""
+    return np.asarray(1e-6 * right(self))

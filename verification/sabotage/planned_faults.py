@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -54,6 +55,12 @@ def loud_sizes(right: Right, self: KernelFacts, n_classes: int) -> Any:
 def larger(_: Right, guarantees: Iterable[Guarantee]) -> Guarantee:
     """A whole record is promised the larger of ε and ε_lbl, not their sum."""
     return max(guarantees, key=lambda guarantee: guarantee.epsilon)
+
+
+@fault("label ε on top of the total", LABELED, PlanRequest, "_all_label_epsilon")
+def label_on_top(*_: Any) -> float:
+    """The features get the whole ε that was asked for, and the label's response is added to it."""
+    return math.ulp(0.0)
 
 
 @fault("one direction only", RESPONSE, ProfileTable, "reversed")

@@ -12,10 +12,10 @@ NEGATIVE_BINOMIAL = PlanRequest(
 )
 PURE = PlanRequest(users=50, dim=4, repetitions=2, bitsum="pure", accountant="basic", epsilon=2.0, delta=0.0)
 LABELED = PlanRequest(
-    users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, accountant="pld", epsilon=1.0, delta=1e-5
+    users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, accountant="pld", epsilon=3.0, delta=1e-5
 )
 FEW = PlanRequest(
-    users=2_000, dim=2, repetitions=1, classes=2, label_epsilon=3.0, accountant="pld", epsilon=4.0, delta=1e-6
+    users=2_000, dim=2, repetitions=1, classes=2, label_epsilon=3.0, accountant="pld", epsilon=7.0, delta=1e-6
 )
 HASHED = PlanRequest(
     users=2_000, dim=2, repetitions=4, kernel="laplacian", bias=0.25, accountant="pld", epsilon=1.0, delta=1e-5
@@ -24,8 +24,12 @@ INNER = PlanRequest(
     users=2_000, dim=8, kernel="inner-product", bound=1.0, accountant="geometric", epsilon=1.0, delta=1e-5
 )
 JOINT = PlanRequest(
-    users=2_000, dim=4, kernel="inner-product", bound=1.0, classes=2, labels="joint", accountant="geometric",
-    epsilon=1.0, delta=1e-5,
+    users=2_000, dim=4, kernel="inner-product", bound=1.0, classes=2, labels="joint", padded=0,
+    accountant="geometric", epsilon=1.0, delta=1e-5,
+)  # fmt: skip
+RECORD = PlanRequest(
+    users=2_000, dim=4, classes=2, model="discriminant", moment_weight=0.5, padded=256, accountant="geometric",
+    epsilon=4.0, delta=1e-5,
 )  # fmt: skip
 
 HONEST_PLANS: dict[str, PlanRequest] = {
@@ -39,5 +43,6 @@ HONEST_PLANS: dict[str, PlanRequest] = {
     "hashed": HASHED,
     "inner-product": INNER,
     "joint labels": JOINT,
+    "rotated records": RECORD,
 }
 """By what they stand for."""

@@ -9,7 +9,7 @@ const IN_FLIGHT = 2;
 const RETRIES = 5;
 const DEFAULTS = { // what the form starts with; `describe` sets those of the choices
   epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", colluders: "0", releases: "1", kernel: "", repetitions: "", bitsum: "",
-  accountant: "", labels: "none", classes: "10", label_epsilon: "3", bound: "", bias: "", allow_useless: "",
+  accountant: "", labels: "none", classes: "10", model: "", max_messages: "", label_epsilon: "", bound: "", bias: "", allow_useless: "",
 };
 const MANTISSAS = [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
 const STOPS = {
@@ -105,16 +105,20 @@ function fromAddress() {
 /** What differs from the start, and matters. */
 function fragment() {
   const now = values();
-  const unused = [now.labels === "none" && "classes", now.labels !== "separate" && "label_epsilon"];
+  const unused = [now.labels === "none" && "classes", ...(now.labels === "joint" ? [] : ["model", "max_messages"]), now.labels !== "separate" && "label_epsilon"];
   return new URLSearchParams(Object.entries(now).filter(([name, value]) => value !== DEFAULTS[name] && !unused.includes(name))).toString();
 }
 
-const kernelNamed = (name) => kernels.find((one) => one.name === name) ?? {};
+/** The chosen kernel, or the one that `auto` stands for. */
+function kernelOf({ kernel, labels }) {
+  const name = kernel !== "auto" ? kernel : labels === "joint" ? "inner-product" : "gaussian";
+  return kernels.find((one) => one.name === name) ?? {};
+}
 
 /** The request of the form, or of the form with other values; throws a Refusal if a number is missing. */
 function request(changes = {}) {
   const now = { ...values(), ...changes };
-  const kernel = kernelNamed(now.kernel);
+  const kernel = kernelOf(now);
   const numeric = (name, needed = true) => {
     if (now[name] === "" && !needed && !form.elements[name].validity.badInput) return undefined;
     const value = now[name] === "" ? NaN : Number(now[name]);
@@ -127,7 +131,8 @@ function request(changes = {}) {
     body.labels = now.labels;
     body.classes = numeric("classes");
   }
-  if (now.labels === "separate") body.label_epsilon = numeric("label_epsilon");
+  if (now.labels === "joint") Object.assign(body, { model: now.model, max_messages: numeric("max_messages", false) });
+  if (now.labels === "separate") body.label_epsilon = numeric("label_epsilon", false);
   const share = numeric("share"), colluders = numeric("colluders", false) ?? 0, releases = numeric("releases", false) ?? 1;
   if (share !== 100) body.dropout = (100 - share) / 100;
   if (colluders !== 0) body.colluders = colluders;
@@ -162,17 +167,17 @@ function countedOn({ users, classes, labels, dropout = 0, colluders = 0 }) {
 
 /** Everything in the form that follows from the rest of it. */
 function settle() {
-  const now = values(), kernel = kernelNamed(now.kernel);
+  const now = values(), kernel = kernelOf(now), joint = now.labels === "joint";
   [...Object.keys(STOPS), "share"].forEach(slide);
   const visible = {
     repetitions: kernel.takes_repetitions, bound: kernel.takes_bound, bias: kernel.takes_bias,
-    classes: now.labels !== "none", label_epsilon: now.labels === "separate",
+    classes: now.labels !== "none", model: joint, max_messages: joint, label_epsilon: now.labels === "separate",
   };
   for (const [name, yes] of Object.entries(visible)) {
     at(`${name}-field`).hidden = !yes;
     at(name).disabled = !yes;
   }
-  at("kernel-note").textContent = kernel.description ?? "";
+  at("kernel-note").textContent = now.kernel === "auto" ? `${kernel.name}: ${kernel.description}` : kernel.description ?? "";
   at("bitsum-note").textContent = bitsums.find((one) => one.name === now.bitsum)?.description ?? "";
   at("accountant-note").textContent = ACCOUNTANTS[now.accountant] ?? "";
   at("labels-note").textContent = LABELS[now.labels];

@@ -244,10 +244,8 @@ export function showComparison(comparison, plan) {
 }
 
 function nameOf(key, row) {
-  if (key === "labels" && row.request.label_epsilon !== null) {
-    return [`${row.name}: ε = ${shown(row.request.epsilon)} + ${shown(row.request.label_epsilon)}`];
-  }
-  if (key === "labels") return [`${row.name}: ε = ${shown(row.request.epsilon)}`];
+  const { epsilon, label_epsilon: label } = row.request;
+  if (key === "labels") return [`${row.name}: ε = ${shown(epsilon)}${label === null ? "" : `, of it ${shown(label)} for the label`}`];
   const proof = key === "rungs" && ACCOUNTANTS[row.name];
   return [row.name, proof ? make("span", { class: "soft roomy" }, `: ${proof}`) : null].filter(Boolean);
 }

@@ -53,8 +53,8 @@ export const ACCOUNTANTS = {
 
 export const LABELS = {
   none: "One density of all users.",
-  separate: "One density for each class; labels are randomized on their own, and their ε adds to the vector’s.",
-  joint: "One density for each class; ε protects vector and label together.",
+  separate: "One density for each class; labels are randomized on their own, with a part of ε.",
+  joint: "One collection for all classes; ε protects vector and label together.",
 };
 
 export const UNITS = {

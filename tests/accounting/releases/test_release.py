@@ -17,6 +17,7 @@ from accounting.releases.composing import spent
 from accounting.releases.plan_curves import label_curve, promised_curve
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import Part, Release
+from accounting.request import ONE_PART
 from tests.accounting.releases.known_releases import SMALL, plain, product, promise, worst_pair
 from tests.plans import plan_for
 
@@ -43,8 +44,8 @@ GEOMETRIC: dict[str, Any] = {"kernel": "inner-product", "repetitions": None, "ac
 @pytest.mark.parametrize(
     ("more", "epsilon"),
     [
-        ({"classes": 2, "label_epsilon": 2.0, "bitsum": "poisson"}, 3.0),
-        pytest.param({"classes": 2, "label_epsilon": 2.0}, 3.0, marks=pytest.mark.slow),
+        ({"classes": 2, "epsilon": 3.0, "label_epsilon": 2.0, "bitsum": "poisson"}, 3.0),
+        pytest.param({"classes": 2, "epsilon": 3.0, "label_epsilon": 2.0}, 3.0, marks=pytest.mark.slow),
         (GEOMETRIC | {"users": 500}, 1.0),
         pytest.param(GEOMETRIC, 1.0, marks=pytest.mark.slow),
         ({"bitsum": "pure", "delta": 0.0, "accountant": "basic", "users": 200, "allow_useless": True}, 1.0),
@@ -61,7 +62,7 @@ def test_every_kind_of_plan_can_be_charged(more: dict[str, Any], epsilon: float)
 
 
 FEW: dict[str, Any] = {
-    "users": 2000, "dim": 2, "repetitions": 1, "classes": 2, "label_epsilon": 3.0, "epsilon": 4.0, "delta": 1e-6,
+    "users": 2000, "dim": 2, "repetitions": 1, "classes": 2, "label_epsilon": 3.0, "epsilon": 7.0, "delta": 1e-6,
     "accountant": "pld",
 }  # fmt: skip
 
@@ -75,7 +76,8 @@ def test_separate_labels_are_charged_for_the_class_sizes_that_come() -> None:
     plan = plan_for(**FEW)
     label = plan.request.label_response()
     assert label is not None
-    small = make_plan(replace(plan.request, users=95, classes=None, label_epsilon=None, allow_useless=True))
+    alone = {"classes": None, **ONE_PART, "epsilon": plan.request.kde_epsilon}
+    small = make_plan(replace(plan.request, users=95, allow_useless=True, **alone))
     whole = product([small.protocol().pairs()[0], label.pair()])
     grid = LossGrid.for_pair(whole, n_compositions=10, negligible=1e-20)
     loss = DominatingLoss.from_table(symmetric_table([ProfileTable.of_pair(whole, grid)]))
@@ -90,7 +92,7 @@ def test_separate_labels_are_charged_for_the_class_sizes_that_come() -> None:
 @pytest.mark.parametrize("delta", [1e-3, 1e-5])
 def test_features_and_label_together(delta: float) -> None:
     """What (ε, δ) and the label's response imply: never below the product of their worst pairs, within 2 %."""
-    request = SMALL | {"dim": 1, "repetitions": 1, "classes": 2, "label_epsilon": 1.0, "users": 400}
+    request = SMALL | {"dim": 1, "repetitions": 1, "classes": 2, "epsilon": 2.0, "label_epsilon": 1.0, "users": 400}
     plan = plan_for(**request)
     label = plan.request.label_response()
     assert label is not None

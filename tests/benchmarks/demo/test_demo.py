@@ -1,4 +1,4 @@
-"""The demonstration with few users, few classes and few features: same story, same files."""
+"""The demonstration with few users and few classes: same story, same files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from benchmarks.demo.__main__ import DEFAULT_OUTPUT, main
 from benchmarks.demo.data import simulate
 from benchmarks.demo.run import OWN_FILES
 from benchmarks.demo.summary import Outcome
-from privkde import PrivateKDEClassifier
+from privkde import PrivateClassifier
 from privkde.learning.scoring import clopper_pearson
 from privkde.protocol.model import DensityModel
 from privkde.storage.files import whole_folder
@@ -43,7 +43,7 @@ PLAN = {
     "bitsum_rmse": NUMBER,
     "predicted_rmse": NUMBER,
     "messages_per_user": NUMBER,
-    "epsilon_proved_by_pld": NUMBER,
+    "ladder": dict.fromkeys(("paper", "basic", "advanced", "pld", "geometric"), (int, float, type(None))),
 }
 SCHEMA = {
     "schema": str,
@@ -60,18 +60,11 @@ SCHEMA = {
         "classes": WHOLE,
     },
     "promises": [{"epsilon": NUMBER, "delta": NUMBER, "adjacency": str, "view": str}],
-    "kernel": {"name": str, "bandwidth": NUMBER, "repetitions": WHOLE},
-    "accuracies": dict.fromkeys(("exact", "features", "central", "shuffled", "paper", "local"), NUMBER),
+    "plan": PLAN,
+    "paper": {"bandwidth": NUMBER, "repetitions": WHOLE, "label_epsilon": NUMBER, "plans": [PLAN]},
+    "accuracies": dict.fromkeys(("exact", "central", "shuffled", "paper", "local"), NUMBER),
     "methods": [{"name": str, "title": str, "protects": bool, **ACCURACY}],
-    "classes": [
-        {
-            "class": WHOLE,
-            "reported_users": WHOLE,
-            "plan": PLAN,
-            "published_calibration": PLAN,
-            "terms": [{"word": str, "score": NUMBER}],
-        }
-    ],
+    "classes": [{"class": WHOLE, "estimated_users": NUMBER, "terms": [{"word": str, "score": NUMBER}]}],
     "confusion": [[WHOLE]],
     "timings": dict,
     "files": [str],
@@ -128,9 +121,9 @@ def test_summary_keeps_its_schema(seeded: Path) -> None:
     assert fits(found, SCHEMA)
     assert not fits(found | {"private": 1}, SCHEMA)
     assert not fits(found | {"methods": []}, SCHEMA)
-    assert found["schema"] == "privkde.demo/1"
+    assert found["schema"] == "privkde.demo/2"
     assert found["files"] == sorted(path.name for path in seeded.iterdir())
-    assert [one["name"] for one in found["methods"]] == ["exact", "features", "central", "shuffled", "paper", "local"]
+    assert [one["name"] for one in found["methods"]] == ["exact", "central", "shuffled", "paper", "local"]
     assert found["accuracies"] == {one["name"]: one["accuracy"] for one in found["methods"]}
     assert all(seconds >= 0.0 for seconds in found["timings"].values())
     assert np.sum(found["confusion"]) == SMALL.n_test
@@ -142,7 +135,7 @@ def test_summary_keeps_its_schema(seeded: Path) -> None:
 def test_results_come_from_the_saved_model(seeded: Path) -> None:
     """Recomputed from the files alone: accuracy, confusion, plans, terms, reported counts."""
     found = summary(seeded)
-    classifier = PrivateKDEClassifier.load(seeded / "model")
+    classifier = PrivateClassifier.load(seeded / "model")
     with np.load(seeded / "public.npz") as public:
         predicted = classifier.predict(public["X_test"])
         terms = classifier.decode(public["X"], public["words"].tolist(), contrast=True)
@@ -153,13 +146,24 @@ def test_results_come_from_the_saved_model(seeded: Path) -> None:
     counts = np.zeros((SMALL.n_classes,) * 2, int)
     np.add.at(counts, (truth, predicted), 1)
     assert found["confusion"] == counts.tolist()
-    for one, plan, users in zip(found["classes"], classifier.model_.plans, classifier.model_.n_users, strict=True):
-        assert one["reported_users"] == users == plan.request.users
+    for one in found["classes"]:
+        assert one["estimated_users"] == classifier.class_sizes_[one["class"]]
         assert [term["word"] for term in one["terms"]] == terms[one["class"]]
-        written = Plan.from_json(json.loads((seeded / f"plan-{one['class']}.json").read_text(encoding="utf-8")))
-        assert written.parameters == plan.parameters
-        assert one["plan"]["flip_probability"] == plan.parameters["flip_probability"]
-        assert one["published_calibration"]["flip_probability"] > one["plan"]["flip_probability"]
+    written = Plan.from_json(json.loads((seeded / "plan.json").read_text(encoding="utf-8")))
+    assert written.parameters == classifier.plan_.parameters
+    assert found["plan"]["flip_probability"] == classifier.plan_.parameters["flip_probability"]
+
+
+def test_one_total_for_all_that_protect(seeded: Path) -> None:
+    """Scan and digit cost ε together here, and no more than ε in two parts in the paper's protocol."""
+    found = summary(seeded)
+    promised = {(one["epsilon"], one["delta"], one["adjacency"]) for one in found["promises"] if one["view"] != "local"}
+    assert promised == {(SMALL.epsilon, SMALL.delta, "replace-one")}
+    paper = found["paper"]
+    assert 0.0 < paper["label_epsilon"] < SMALL.epsilon
+    assert len(paper["plans"]) == SMALL.n_classes
+    assert all(plan["accountant"] == "paper" for plan in paper["plans"])
+    assert all(plan["flip_probability"] > found["plan"]["flip_probability"] for plan in paper["plans"])
 
 
 class Page(HTMLParser):
@@ -192,7 +196,7 @@ def test_page_needs_nothing_but_itself(request: pytest.FixtureRequest, name: str
     assert page.references
     (planner,) = [one for one in page.references if not one.startswith(("data:image/png;base64,", "#"))]
     assert planner.startswith("http://127.0.0.1:8000/#users=")
-    assert "&labels=separate&classes=" in planner
+    assert "&labels=joint&classes=" in planner
     assert text.count("http:") == 1  # a link to the reader's own machine
     assert "https:" not in text
     assert "@import" not in text

@@ -88,15 +88,24 @@ def test_a_register_elsewhere(shop: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "is not a register of reports" in refuse(capsys, *collect(shop, "monday"), "--reports", str(shop / "kept"))
 
 
-def test_seeded_packets_are_published_as_not_private_and_no_option_says_otherwise(
+@pytest.mark.parametrize("folder", ["/", ".", ".."])
+def test_a_folder_is_no_announcement(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also one without a name, beside which no register could be named."""
+    refusal = refuse(capsys, "collect", "x.packets", "--announcement", folder, "-o", str(tmp_path / "o.npz"))
+    assert f"Is a directory: {folder!r}" in refusal
+
+
+def test_seeded_packets_are_refused_unless_they_are_asked_for_and_no_option_calls_them_private(
     shop: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The attack: beside honest packets one seeded packet made the collection not private for good."""
     model = str(shop / "model.npz")
-    assert main([*collect(shop, "monday"), "-o", model]) == 0
-    assert DensityModel.load(model).private
-    seeded = Randomizer(SHOP, stream=private_randomness(1)).packets(X[:20])
-    write_packets(shop / "seeded.packets", seeded)
-    assert main([*collect(shop, "seeded"), "-o", model]) == 0
+    write_packets(shop / "seeded.packets", Randomizer(SHOP, stream=private_randomness(1)).packets(X[:20]))
+    assert main([*collect(shop, "monday", "seeded"), "-o", model]) == 0
+    published = DensityModel.load(model)
+    assert (published.private, published.n_users) == (True, (25,))
+    assert "marked secret" in capsys.readouterr().out
+    assert main([*collect(shop, "seeded"), "-o", model, "--seeded"]) == 0
     published = DensityModel.load(model)
     assert (published.private, published.n_users) == (False, (45,))
     assert published.contract.component.startswith("NOT PRIVATE")

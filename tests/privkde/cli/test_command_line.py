@@ -84,7 +84,7 @@ def test_compare_shows_the_ladder_and_both_ways_to_protect_labels(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     picture = tmp_path / "ladder.svg"
-    labels = ["--classes", "2", "--label-epsilon", "2", "--accountant", "basic"]
+    labels = ["--classes", "2", "--label-epsilon", "2", "--epsilon", "3", "--accountant", "basic"]
     text = run(capsys, "--compare", *labels, "--plot", str(picture))
     assert cells(text, "accountant")[1:] == ["parameter", "value", "RMSE", "noise", "error", "messages"]
     rows = {name: cells(text, name) for name in LADDER}
@@ -152,7 +152,9 @@ def test_solve(capsys: pytest.CaptureFixture[str], accountant: str) -> None:
 
 def test_labels_and_dropouts(capsys: pytest.CaptureFixture[str]) -> None:
     quick = ["--bitsum", "poisson", "--accountant", "basic"]
-    text = run(capsys, *quick, "--classes", "4", "--label-epsilon", "5", "--min-users", "400", "--json")
+    text = run(
+        capsys, *quick, "--classes", "4", "--label-epsilon", "5", "--epsilon", "6", "--min-users", "400", "--json"
+    )
     plan = Plan.from_json(json.loads(text))
     assert plan.request.counted_users == 400
     assert any(g.epsilon == 6.0 for g in plan.guarantees)

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from accounting import Plan
-from privkde import PrivateKDEClassifier
+from privkde import PrivateClassifier, PrivateKDEClassifier
 from privkde.cli import main
 from privkde.engines.local import LocalEngine
 from privkde.learning.scoring import measured
@@ -28,7 +28,7 @@ PLAN = [
     "plan", "--users", str(USERS), "--dim", str(DIM), "--repetitions", "24", "--epsilon", "4", "--delta", "1e-5",
     "--bitsum", "poisson", "--accountant", "pld",
 ]  # fmt: skip
-CLASSES = ["--classes", "2", "--label-epsilon", "4"]
+CLASSES = ["--classes", "2", "--epsilon", "8", "--label-epsilon", "4"]
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -121,6 +121,64 @@ def test_predictions_as_arrays(capsys: pytest.CaptureFixture[str], shop: Path, t
         np.testing.assert_array_equal(stored["classes"][stored["scores"].argmax(axis=1)], stored["prediction"])
 
 
+def test_a_model_keeps_its_rule(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    fitted = PrivateKDEClassifier.load(shop / "classes.model").set_params(rule="mean")
+    fitted.save(tmp_path / "model")
+    out(capsys, "predict", tmp_path / "model", shop / "data.npz", "-o", tmp_path / "predictions.npz")
+    with np.load(tmp_path / "predictions.npz") as stored:
+        np.testing.assert_array_equal(stored["scores"], fitted.scores(arrays()["X_test"]))
+
+
+def asked(shop: Path, model: Path, *options: str) -> list[str]:
+    """A fit without a plan, of few messages."""
+    command = ["fit", str(shop / "data.npz"), "-o", str(model), "--classes", "north,south", "--insecure-seed", "7"]
+    return [*command, *options]
+
+
+def test_without_a_plan_the_default_is_fitted(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    model, target = tmp_path / "model", tmp_path / "predictions.npz"
+    text = out(capsys, *asked(shop, model, "--epsilon", "2", "--max-messages", "400"))
+    assert "(2, 1e-6)-differential privacy for a whole record: features and label, in one collection of 600" in text
+    assert "discriminant: second moments are collected" in text
+    assert text.endswith(f"written: {model}\n")
+    assert "accuracy" in out(capsys, "predict", model, shop / "data.npz", "-o", target)
+    fitted = PrivateClassifier.load(model)
+    with np.load(target) as stored:
+        np.testing.assert_array_equal(stored["scores"], fitted.scores(arrays()["X_test"]))
+        assert np.mean(stored["prediction"] == arrays()["y_test"]) > 0.9
+    document = json.loads(out(capsys, "decode", model, shop / "data.npz", "-k", "1", "--json"))
+    assert {one["class"]: one["terms"][0]["word"] for one in document["classes"]} == {"north": "up", "south": "down"}
+    refused = refuse(capsys, "predict", str(model), str(shop / "data.npz"), "--rule", "mean")
+    assert "ranked by discriminant; leave it out" in refused
+
+
+def test_a_plan_of_the_default_is_kept(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    plan, model = tmp_path / "plan.json", tmp_path / "model"
+    request = ["--users", str(USERS), "--dim", str(DIM), "--classes", "2", "--epsilon", "2", "--delta", "1e-6"]
+    out(capsys, "plan", *request, "--max-messages", "400", "--output", plan)
+    out(capsys, *asked(shop, model, "--plan", str(plan)))
+    published = DensityModel.load(model)
+    assert published.plans[0].sha256() == Plan.from_json(json.loads(plan.read_text(encoding="utf-8"))).sha256()
+    assert published.ranked_by == "discriminant"
+
+
+@pytest.mark.parametrize("options", [["--separate-labels"], ["--label-epsilon", "4"]])
+def test_the_papers_protocol_is_asked_for(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, options: list[str]
+) -> None:
+    text = out(capsys, *asked(shop, tmp_path / "model", "--epsilon", "8", "--delta", "1e-5", *options))
+    assert "(8, 1e-5)-differential privacy for a whole record: features and label, in a report of the label" in text
+    assert PrivateKDEClassifier.load(tmp_path / "model").epsilon == 8.0
+    joint = asked(shop, tmp_path / "other", "--epsilon", "8", "--model", "mean", *options)
+    assert "belong to joint labels" in refuse(capsys, *joint)
+
+
+def test_a_fit_needs_a_promise(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    assert "--epsilon --plan is required" in refuse(capsys, *asked(shop, tmp_path / "model"))
+    assert "model='best'" in refuse(capsys, *asked(shop, tmp_path / "model", "--epsilon", "1", "--model", "best"))
+    assert not (tmp_path / "model").exists()
+
+
 def test_density_from_file_to_words(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
     model, data, target = shop / "density.model", shop / "data.npz", tmp_path / "density.npz"
     text = out(capsys, "predict", model, data, "--vectors", "X", "-o", target)
@@ -137,7 +195,7 @@ def test_a_seed_is_reproducible_and_said_to_be_not_private(
 ) -> None:
     command = fit(shop / "data.npz", shop / "classes.json", tmp_path / "again.model", "--insecure-seed", "7")
     text = out(capsys, *command)
-    assert "not private" in text
+    assert text.startswith("NOT PRIVATE")
     assert "no protection" in text
     assert (tmp_path / "again.model").read_bytes() == (shop / "classes.model").read_bytes()
 
@@ -147,17 +205,17 @@ def test_without_a_seed_the_promise_is_the_plans(
     capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, name: str
 ) -> None:
     text = out(capsys, *fit(shop / "data.npz", shop / f"{name}.json", tmp_path / "model", "--bandwidth", "0.9"))
-    assert "not private" not in text
-    assert "(4, 1e-05)-DP (replace-one-features, communication view)" in text
+    assert "NOT PRIVATE" not in text
     model = DensityModel.load(tmp_path / "model")
     assert model.private
     assert sum(model.n_users) == USERS
     assert model.announcements[0].bandwidth == 0.9
     if name == "density":
+        assert text.startswith("(4, 1e-5)-differential privacy for a whole vector, in one collection of 600 users.")
         assert json.loads(model.plans[0].dumps()) == json.loads((shop / "density.json").read_text())
     else:
         assert [plan.request.users for plan in model.plans] == list(model.n_users)
-        assert "(8, 1e-05)-DP (replace-one, model view)" in text
+        assert text.startswith("(8, 1e-5)-differential privacy for a whole record: features and label, in a report")
 
 
 def test_one_release_of_a_schedule_has_its_plan(
@@ -165,7 +223,7 @@ def test_one_release_of_a_schedule_has_its_plan(
 ) -> None:
     """Also in a week in which fewer came; with separate labels every week would have plans of its own."""
     weekly, model = tmp_path / "weekly.json", tmp_path / "week.model"
-    joint = ["--classes", "2", "--labels", "joint", "--releases", "3", "--dropout", "10%"]
+    joint = ["--classes", "2", "--kernel", "gaussian", "--labels", "joint", "--releases", "3", "--dropout", "10%"]
     assert main([*PLAN, *joint, "--output", str(weekly)]) == 0
     stored = arrays()
     few = changed(X_train=stored["X_train"][:560], y_train=stored["y_train"][:560])
@@ -175,7 +233,7 @@ def test_one_release_of_a_schedule_has_its_plan(
         published = DensityModel.load(model)
         assert [plan.sha256() for plan in published.plans] == [planned.sha256()]
         assert "in each of 3 releases" in str(published.contract)
-    assert main([*PLAN, *CLASSES, "--releases", "3", "--output", str(weekly)]) == 0
+    assert main([*PLAN, *CLASSES, "--label-epsilon", "1", "--releases", "3", "--output", str(weekly)]) == 0
     capsys.readouterr()
     assert "plan with --labels joint" in refuse(capsys, *fit(shop / "data.npz", weekly, model))
 
@@ -192,7 +250,19 @@ def test_small_classes_are_refused_or_excluded(
     labels = arrays()["y_train"].copy()
     labels[:4] = "west"
     data, plan, model = changed(y_train=labels), tmp_path / "plan.json", tmp_path / "model"
-    request = [*PLAN, "--classes", "3", "--label-epsilon", "8", "--min-users", "150", "--output", str(plan)]
+    request = [
+        *PLAN,
+        "--classes",
+        "3",
+        "--epsilon",
+        "12",
+        "--label-epsilon",
+        "8",
+        "--min-users",
+        "150",
+        "--output",
+        str(plan),
+    ]
     assert main(request) == 0
     capsys.readouterr()
     command = fit(data, plan, model, "--insecure-seed", "3", "--classes", "north,south,west")
@@ -201,7 +271,7 @@ def test_small_classes_are_refused_or_excluded(
     assert main([*command, "--small-classes", "exclude"]) == 0
     captured = capsys.readouterr()
     assert captured.err.startswith("privkde: warning: excluded: class 'west'")
-    assert "(excluded)" in captured.out
+    assert "west" not in captured.out
     assert DensityModel.load(model).labels == ("north", "south")
 
 
@@ -303,6 +373,9 @@ def test_bad_data_are_named_and_nothing_is_written(
         (["--classes", "north"], "must be different names"),
         (["--classes", "north,"], "must be different names"),
         (["--classes", "north,south,north"], "must be different names"),
+        (["--epsilon", "1"], "not allowed with argument --plan"),
+        (["--delta", "1e-6"], "--delta was given beside --plan"),
+        (["--separate-labels"], "--separate-labels was given beside --plan"),
         (["--vectors", "Y"], "has no array 'Y'; it has X_train"),
         (["--vektors", "Y"], "Did you mean --vectors"),
     ],

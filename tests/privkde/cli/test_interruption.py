@@ -133,14 +133,16 @@ def test_what_cannot_be_continued_is_refused(
 
 
 def test_draws_that_are_continued_stay_marked(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seeded packets that are continued with secret ones do not make a private model."""
+    """Seeded packets that are continued with secret ones are refused: too few are left for a model."""
     monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK)
     with monkeypatch.context() as patch:
         patch.setattr(LocalEngine, "count", interrupt)
         assert main(collecting(shop, tmp_path, "--insecure-seed", "5")) == 130
     next((tmp_path / "sent" / "0").glob("part-*")).unlink()
-    assert main(collecting(shop, tmp_path)) == 0
-    assert not DensityModel.load(tmp_path / "model.npz").private
+    with pytest.raises(SystemExit) as refused:
+        main(collecting(shop, tmp_path))
+    assert refused.value.code == 2
+    assert not (tmp_path / "model.npz").exists()
 
 
 # The signals alone --------------------------------------------------------------------------------------------------

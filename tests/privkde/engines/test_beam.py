@@ -33,7 +33,7 @@ from privkde.engines.local import LocalEngine, collect
 from privkde.engines.transforms import Block, CountPackets, Played
 from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.counting import PartialCounts
+from privkde.protocol.counting import PacketCounter, PartialCounts
 from privkde.protocol.messages import MAGIC, VERSION
 from privkde.protocol.parties import Analyzer, Randomizer, TooFewUsersError
 from privkde.storage import user_blocks as blocks
@@ -68,7 +68,7 @@ def plain(analyzer: Analyzer) -> tuple[list[int], list[int], int, int]:
 
 
 def packets_of(announcement: Announcement, count: int = 60) -> list[bytes]:
-    return Randomizer(announcement, stream=SEEDED).packets(ROWS[:count])
+    return Randomizer(announcement).packets(ROWS[:count])
 
 
 # The same counts ----------------------------------------------------------------------------------------------------
@@ -102,14 +102,16 @@ def test_the_same_packets_give_the_same_counts_from_every_format(suffix: str, tm
         assert (folders["local"] / name).stat().st_size == (folders["beam"] / name).stat().st_size
     malformed = packets_of(announcement, 3)[0]
     write_packets(folders["local"] / f"bad{suffix}", [malformed[:-1], b"pk"])
-    found = BeamEngine().count(announcement, [str(folders["local"] / f"*{suffix}")])
+    files = [str(folders["local"] / f"*{suffix}")]
+    found = BeamEngine().count(announcement, files, seeded=True)
     assert plain(found) == (*plain(expected)[:3], 2)
-    assert plain(LocalEngine().count(announcement, [str(folders["local"] / f"*{suffix}")])) == plain(found)
+    assert plain(LocalEngine().count(announcement, files, seeded=True)) == plain(found)
 
 
 def test_joint_labels_travel_with_their_users(tmp_path: Path) -> None:
     """Also through files, beside which lies what they answer."""
-    announcement, labels = announcement_of("rr", users=60, classes=2, labels="joint"), np.arange(60) % 2
+    named = {"classes": 2, "labels": "joint", "model": "density", "padded": 0}
+    announcement, labels = announcement_of("rr", users=60, **named), np.arange(60) % 2
     expected = collect(announcement, ROWS, EVERYBODY, labels, stream=SEEDED, path="faithful")
     through = ThroughFiles(engine=BeamEngine(), folder=tmp_path)
     found = collected(through, announcement, ROWS, EVERYBODY, labels, stream=SEEDED)
@@ -183,7 +185,7 @@ def leaked(seen: list[bytes], announcement: Announcement) -> int:
 class Spread(beam.PTransform):  # type: ignore[misc]
     """A saboteur: packets are spread over the workers and grouped before they are counted."""
 
-    def __init__(self, announcement: Announcement, place: str) -> None:
+    def __init__(self, announcement: Announcement, counter: PacketCounter, place: str) -> None:
         super().__init__()
         self.announcement = announcement
         self.place = place
@@ -214,7 +216,8 @@ def test_no_packet_goes_from_one_worker_to_another(
 @pytest.mark.parametrize("copied", [False, True], ids=["stored", "copied"])
 def test_pipelines_hold_neither_vectors_nor_classes(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that Beam pickles into a pipeline is compressed first; a saboteur copies the users there."""
-    announcement, labels = announcement_of("rr", users=60, classes=2, labels="joint"), np.arange(60) % 2
+    named = {"classes": 2, "labels": "joint", "model": "density", "padded": 0}
+    announcement, labels = announcement_of("rr", users=60, **named), np.arange(60) % 2
     pickled: list[bytes] = []
     compress = bz2.compress
 
@@ -274,6 +277,18 @@ def test_counts_of_too_few_users_are_not_delivered(delivered: list[PartialCounts
     assert all(nothing(counts) for counts in delivered)
     collected(BeamEngine(), announcement, ROWS, EVERYBODY, stream=SEEDED, path="faithful")
     assert not nothing(delivered[-1])
+
+
+def test_a_refused_packet_of_a_stream_takes_nobodys_place(tmp_path: Path) -> None:
+    """Every honest packet again as a seeded one, whichever of the two digests is less."""
+    announcement, target = announcement_of("rr"), str(tmp_path / "own.npz")
+    honest, wire = packets_of(announcement), announcement.wire_format()
+    turned = [wire.encode(wire.counts(packet)._replace(secret=False)) for packet in honest]
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        counts = pipeline | beam.Create([*turned, *honest]) | CountPackets(announcement)
+        counts | beam.Map(partial(beam_engine._deliver, target))
+    found = beam_engine._delivered(Path(target).read_bytes(), "own.npz")
+    assert (found.n_users, found.rejected, found.repeated, found.secret) == (60, 60, 0, True)
 
 
 def test_counts_beside_a_damaged_file_are_not_delivered(delivered: list[PartialCounts], tmp_path: Path) -> None:
@@ -591,7 +606,7 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
     planned = ["--plan", str(shop / "plan.json")]
     for command, complaint in (
         (counted(shop), "nothing would be kept"),
-        (["collect", data, *planned, "-o", model, "--reports", model], "--counts and --reports are for packets"),
+        (["collect", data, *planned, "-o", model, "--reports", model], "--counts, --reports and --seeded are for packets"),
         (counted(shop, "--counts", model, "--bandwidth", "2"), "--bandwidth is for vectors"),
         (counted(shop, "--counts", model, "--packets", model), "--packets is for vectors"),
         (["collect", data, *planned], "give one file of vectors and -o MODEL"),

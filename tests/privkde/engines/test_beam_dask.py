@@ -106,8 +106,8 @@ def test_packets_are_counted_as_on_one_machine(cluster: Cluster, tmp_path: Path)
     sent.mkdir()
     LocalEngine().randomize(users, sent, stream=SEEDED)
     files = [str(sent / "*.packets")]
-    found = cluster.counts_after_a_kill(lambda: cluster.engine.count(users.announcement, files))
-    assert plain(found) == plain(LocalEngine().count(users.announcement, files))
+    found = cluster.counts_after_a_kill(lambda: cluster.engine.count(users.announcement, files, seeded=True))
+    assert plain(found) == plain(LocalEngine().count(users.announcement, files, seeded=True))
     assert found.n_users == len(EVERYBODY)
 
 

@@ -688,13 +688,18 @@ def test_two_packets_with_one_id_are_one_report(
 
 
 @pytest.mark.parametrize("engine", BOTH)
-def test_seeded_packets_are_counted_as_not_secret(
+def test_seeded_packets_are_refused_or_in_a_study_counted_as_not_secret(
     engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
 ) -> None:
     announcement, packets = sent
+    """An honest packet that is sent again as a seeded one is refused as well, and takes nobody's place."""
+    wire = announcement.wire_format()
     seeded = Randomizer(announcement, stream=stream()).packets(np.zeros((1, 1)))
-    assert running(engine).count(announcement, written(tmp_path, packets)).secret
-    assert not running(engine).count(announcement, written(tmp_path, packets + seeded)).secret
+    turned = [wire.encode(wire.counts(packet)._replace(secret=False)) for packet in packets]
+    files = written(tmp_path, turned, packets, seeded)
+    assert everything(running(engine).count(announcement, files)) == expected(announcement, packets, rejected=9)
+    study = running(engine).count(announcement, files[1:], seeded=True)
+    assert (study.secret, study.n_users, study.rejected) == (False, 9, 0)
     for path in PATHS:
         for source in (stream(), private_randomness()):
             rows = np.zeros((3, 1))

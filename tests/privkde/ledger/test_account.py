@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from accounting import Adjacency, Guarantee, InvalidInputError, Plan, View
 from accounting.releases.release import Release
-from privkde import Collection, PrivateKDE, PrivateKDEClassifier, Terms
+from privkde import Collection, PrivateClassifier, PrivateKDE, PrivateKDEClassifier, Terms
 from privkde.bitsum.execution import Tally
 from privkde.engines.local import LocalEngine
 from privkde.ledger import (
@@ -21,6 +23,7 @@ from privkde.ledger import (
     ScheduleUsedUpError,
     UnknownBudgetError,
 )
+from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.parties import Analyzer
 from privkde.protocol.rounds import Round
 from tests.plans import plan_for
@@ -106,7 +109,8 @@ def test_without_budget_nothing_is_published(ledger: Ledger) -> None:
 def test_without_budget_nobody_is_asked(ledger: Ledger, labels: str | None) -> None:
     estimator: Any = PrivateKDE(**SHARED, engine=Untouched())
     if labels is not None:
-        estimator = PrivateKDEClassifier(**SHARED, engine=Untouched(), labels=labels, classes=(0, 1))
+        kind = PrivateKDEClassifier if labels == "separate" else PrivateClassifier
+        estimator = kind(**SHARED | {"kernel": "gaussian", "engine": Untouched(), "classes": (0, 1)})
     with pytest.raises(BudgetExceededError):
         estimator.fit(ROWS, LABELS, budget=ledger.account("small"))
     assert not hasattr(estimator, "model_")
@@ -135,12 +139,10 @@ def test_fits_without_a_key_are_charged_each(ledger: Ledger) -> None:
 
 def test_separate_labels_are_charged_like_their_forecast(ledger: Ledger) -> None:
     account = ledger.account("a", key="classes")
-    parameters = SHARED | {"label_epsilon": 1.0, "classes": (0, 1)}
-    with pytest.raises(KeyboardInterrupt):
-        PrivateKDEClassifier(**parameters, engine=Interrupted()).fit(ROWS, LABELS, budget=account)
-    PrivateKDEClassifier(**parameters).fit(ROWS, LABELS, budget=account)  # labels were drawn again: other class sizes
+    parameters = SHARED | {"epsilon": 2.0, "label_epsilon": 1.0, "classes": (0, 1)}
+    PrivateKDEClassifier(**parameters).fit(ROWS, LABELS, budget=account)
     (charge,) = ledger.history("a")
-    forecast = Release.of_plan("classes", planned(classes=2, label_epsilon=1.0, labels="separate"))
+    forecast = Release.of_plan("classes", planned(epsilon=2.0, classes=2, label_epsilon=1.0, labels="separate"))
     assert charge.release == forecast
     assert charge.plan_sha256 is None
     assert len(ledger.uses("a")) == 1
@@ -171,6 +173,25 @@ def test_a_schedule_that_was_charged_beforehand_pays(ledger: Ledger) -> None:
             collected(other).publish(private=True, budget=account)
 
 
+def test_a_charge_that_only_names_a_plan_does_not_pay_for_it(ledger: Ledger) -> None:
+    """A regression: a plan of ε = 1 was published five times for a charge of 0.001 that bore its hash."""
+    plan, known = planned(), Release.of_plan("k", planned())
+    cheap = Guarantee(epsilon=0.001, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    parts = Release.of_guarantee("x", cheap).parts
+    for key, release in {
+        "another promise": Release.of_guarantee("x", cheap, times=5),
+        "the same promise at another price": dataclasses.replace(known, parts=parts),
+        "k": dataclasses.replace(known, parts=parts),  # named as the account would
+        "more collections": dataclasses.replace(known, collections=5),
+    }.items():
+        ledger.charge("a", release, key=key, plan_sha256=plan.sha256())
+        with pytest.raises(KeyReusedError, match="was charged as something else"):
+            PrivateKDE(engine=Untouched()).fit(ROWS, plan=plan, budget=ledger.account("a", key=key))
+        with pytest.raises(KeyReusedError, match="was charged as something else"):
+            collected(plan).publish(private=True, budget=ledger.account("a", key=key))
+    assert ledger.uses("a") == ()
+
+
 def test_the_budget_decides_the_view(ledger: Ledger) -> None:
     ledger.create("published", epsilon=4.0, delta=1e-5, view="model")
     collected(planned()).publish(private=True, budget=ledger.account("published", cohort="north"))
@@ -197,7 +218,7 @@ def test_an_account_is_of_a_budget_that_exists(ledger: Ledger) -> None:
 
 
 def test_separate_labels_cost_what_the_forecast_does() -> None:
-    forecast = planned(classes=2, label_epsilon=1.0, labels="separate")
+    forecast = planned(epsilon=2.0, classes=2, label_epsilon=1.0, labels="separate")
     label = forecast.request.label_response()
     assert label is not None
     promise = Guarantee(epsilon=1.0, delta=1e-7, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION)
@@ -227,6 +248,33 @@ def test_labels_are_paid_for_before_anybody_reports_one(ledger: Ledger, monkeypa
     with pytest.raises(BudgetExceededError):
         classifier.fit(ROWS, labels, budget=ledger.account("little"))
     assert drawn == []
-    with pytest.raises(InvalidInputError):
+    with pytest.raises(InvalidInputError, match="the charge for them is spent"):
         classifier.fit(ROWS, labels, budget=ledger.account("a"))
     assert drawn == [1]
+
+
+@pytest.mark.parametrize("ended", ["refused", "interrupted", "published"])
+def test_labels_are_drawn_once_for_a_charge(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, ended: str) -> None:
+    """A regression: a class below `min_users` ended each fit after its reports were told, 40 rounds for one charge."""
+    drawn: list[int] = []
+
+    def spied(numbers: Any, *given: Any, **named: Any) -> Any:
+        drawn.append(len(ledger.uses("a")))
+        return randomize_labels(numbers, *given, **named)
+
+    monkeypatch.setattr("privkde.learning.estimators.randomize_labels", spied)
+    options = SHARED | {"kernel": "gaussian", "classes": [0, 1], "label_epsilon": 0.5}
+    ends: dict[str, dict[str, Any]] = {
+        "refused": {"min_users": len(ROWS) - 1},
+        "interrupted": {"engine": Interrupted()},
+        "published": {},
+    }
+    options |= ends[ended]
+    account = ledger.account("a", key="week 1")
+    with nullcontext() if ended == "published" else pytest.raises((InvalidInputError, KeyboardInterrupt)):
+        PrivateKDEClassifier(**options).fit(ROWS, LABELS, budget=account)
+    for _ in range(3):
+        with pytest.raises(ScheduleUsedUpError, match="has spent its charge"):
+            PrivateKDEClassifier(**options | {"engine": None}).fit(ROWS, LABELS, budget=account)
+    assert drawn == [1]
+    assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -14,9 +14,8 @@ import pytest
 import sqlalchemy as sa
 
 from accounting import InvalidInputError
-from privkde.ledger import Head, Ledger, LedgerAlteredError, LedgerKeyError
-from privkde.ledger.chain import Chain
-from privkde.ledger.digests import EMPTY
+from privkde.ledger import BudgetExistsError, Head, Ledger, LedgerAlteredError, LedgerKeyError
+from privkde.ledger.chain import NOTHING, Chain, Checked
 from tests.privkde.ledger.charging import release
 from tests.privkde.ledger.test_ledger import unchain
 from tests.privkde.postgres import Server
@@ -166,7 +165,7 @@ def test_a_row_that_another_process_appends_during_a_check_is_no_alteration(
         ledger.charge("a", release(0.1), key="meanwhile")
         with ledger._store._begun(writing=True) as connection:
             monkeypatch.setattr(Chain, "_signed_head", lambda *_: before)
-            assert ledger._store._chain.check(connection, EMPTY) == before
+            assert ledger._store._chain.check(connection, NOTHING).head == before
 
 
 def shortened(where: str, digest: str) -> tuple[str, ...]:
@@ -371,6 +370,65 @@ def test_a_trigger_that_undoes_charges_is_found_when_one_is_made(tmp_path: Path)
     )
     with Ledger.open(where, key=KEY) as ledger, pytest.raises(LedgerAlteredError, match="trigger"):
         ledger.charge("a", release(0.1), key="new")
+
+
+def misled(where: str, table: str, columns: str, index: str) -> None:
+    """An index of a table with this name finds nothing any more; no row is touched."""
+    database = sqlite3.connect(where, isolation_level=None)
+    database.execute(f"CREATE UNIQUE INDEX hides ON {table}({columns}) WHERE position > 1000000")
+    (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'hides'").fetchone()
+    database.execute("PRAGMA writable_schema = ON")
+    database.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = ?", [page, index])
+    database.execute("DELETE FROM sqlite_master WHERE name = 'hides'")
+    database.execute("PRAGMA writable_schema = RESET")
+    database.close()
+
+
+MISLED = [
+    ("privkde_charges", "budget, number"),
+    ("privkde_uses", "budget, schedule, number"),
+    ("privkde_budgets", "name"),
+]
+
+
+@pytest.mark.parametrize(("table", "columns"), MISLED)
+def test_an_index_that_hides_rows_is_found_on_opening_and_where_rows_are_looked_up(
+    tmp_path: Path, table: str, columns: str
+) -> None:
+    """A regression: the chain was whole, key and exported head fit, and a budget was spent twice or made anew."""
+    where = str(tmp_path / "ledger")
+    head = fill(where, KEY)
+    with Ledger.open(where, key=KEY) as ledger:
+        misled(where, table, columns, f"sqlite_autoindex_{table}_1")
+        attempts: list[Callable[[], object]] = [
+            lambda: ledger.use("b", SCHEDULE, key="week 2"),
+            lambda: ledger.standing("b"),
+        ]
+        if table != "privkde_uses":
+            attempts += [lambda: ledger.charge("b", release(0.5), key="again"), lambda: ledger.history("b")]
+        for attempt in attempts:
+            with pytest.raises(LedgerAlteredError, match=f"{table!r} shows other rows"):
+                attempt()
+        with pytest.raises(BudgetExistsError):
+            ledger.create("b", epsilon=1000.0, delta=1e-6)
+        assert ledger.head() == head
+        with pytest.raises(LedgerAlteredError, match="its rows fit, and its file does not"):
+            ledger.verify(head)
+    with pytest.raises(LedgerAlteredError, match="its rows fit, and its file does not"):
+        Ledger.open(where, key=KEY)
+
+
+def test_a_row_that_only_a_scan_shows_does_not_make_an_exported_head_true(tmp_path: Path) -> None:
+    """The check saw a ledger that was set back; a search of the table shows the row that was hidden from it."""
+    where = str(tmp_path / "ledger")
+    fill(where, KEY)
+    with Ledger.open(where, key=KEY) as ledger:
+        ledger.charge("a", release(0.5), key="later")
+        late = ledger.head()
+        with ledger._store.transaction() as rows:
+            shorter = {group: digests[:-1] for group, digests in rows.checked.digests.items()}
+            with pytest.raises(LedgerAlteredError, match="is not in it"):
+                rows.chain.find(rows.connection, late, Checked(rows.checked.head, shorter))
 
 
 def test_a_format_that_is_set_back_does_not_chain_altered_rows(where: str) -> None:

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,10 +12,11 @@ import numpy as np
 import pytest
 
 from accounting import InvalidInputError, Plan
+from accounting.composition import LADDER
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS
 from privkde.bitsum import EXECUTED
-from privkde.kernels import KernelChoice
+from privkde.kernels import MOST_PARAMETERS, KernelChoice
 from privkde.protocol.announcement import SCHEMA, Announcement, RefusedAnnouncementError
 from tests.memory import MEGABYTE, peak
 from tests.plans import plan_for
@@ -89,7 +91,7 @@ def test_the_collections_name_is_a_digest_of_everything() -> None:
 
 
 def test_a_forecast_for_several_classes_cannot_be_announced() -> None:
-    plan = unplanned(small_laws(5)["rr"], users=10, classes=2, label_epsilon=1.0, **GAUSSIAN)
+    plan = unplanned(small_laws(5)["rr"], users=10, classes=2, label_epsilon=0.5, **GAUSSIAN)
     with pytest.raises(InvalidInputError, match="forecast"):
         Announcement(plan=plan, public_seed=SEED)
 
@@ -212,6 +214,9 @@ def test_clients_refuse_a_promise_that_means_nothing() -> None:
         ("least_users", 150, 151, "counts on 150 honest users and this client asks for at least 151"),
         ("most_messages", 4, 3, "messages=4 and this client accepts at most 3"),
         ("most_parameters", 12, 11, "parameters=12 and this client accepts at most 11"),
+        ("most_users", 200, 199, "users=200 and this client accepts at most 199"),
+        ("least_delta", 1e-6, 1.1e-6, "delta=1e-06 and this client computes promises down to 1.1e-06"),
+        ("most_composed", 4, 3, "composed=4 and this client accepts at most 3"),
     ],
 )
 def test_each_limit_is_the_clients_own(limit: str, kept: float, broken: float, said: str) -> None:
@@ -239,13 +244,44 @@ def test_a_pure_promise_has_no_delta_to_refuse() -> None:
     assert Announcement.received(pure.to_json(), most_delta=0.0, most_messages=1e9) == pure
 
 
+LIMITS = [name for name in inspect.signature(Announcement.received).parameters if name != "data"]
+
+
 @pytest.mark.parametrize("junk", [None, "1", True, float("nan"), float("inf"), -1, [1]], ids=str)
-@pytest.mark.parametrize("limit", ["most_epsilon", "most_delta", "least_users", "most_messages", "most_parameters"])
+@pytest.mark.parametrize("limit", LIMITS)
 def test_limits_that_are_not_numbers_are_refused(limit: str, junk: Any) -> None:
     document = planned().to_json()
     with pytest.raises(InvalidInputError, match=limit) as refused:
         Announcement.received(document, **{limit: junk})
     assert not isinstance(refused.value, RefusedAnnouncementError)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"users": 10**9}, {"users": 10**8, "delta": 1e-300}, {"delta": 1e-300}, {"repetitions": 10**6, "dim": 1}],
+    ids=str,
+)
+def test_a_promise_that_takes_long_is_not_computed(asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: a few kilobytes, one of whose numbers makes the accountant work for a minute."""
+
+    def verify(_: Plan) -> None:
+        raise AssertionError("the promise was computed")
+
+    monkeypatch.setattr(Plan, "verify", verify)
+    document = planned(bitsum="rr").to_json()
+    document["plan"]["request"].update(asked)
+    with pytest.raises(RefusedAnnouncementError, match=r"or accept it by a (higher|lower) (most|least)_"):
+        Announcement.received(document, most_parameters=MOST_PARAMETERS)
+
+
+def test_altered_numbers_of_instances_are_found_before_the_accountant_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = planned(bitsum="rr").to_json()
+    document["plan"]["request"]["repetitions"] = 1000
+    monkeypatch.setattr(Plan, "recomputed", None)
+    for rung in LADDER.values():
+        monkeypatch.setattr(type(rung), "excess", None)
+    with pytest.raises(InvalidInputError, match="instances_per_user is 4 and should be 1000"):
+        Announcement.received(document)
 
 
 def test_the_group_is_a_text() -> None:

@@ -35,14 +35,15 @@ def mixed_packets(name: str) -> tuple[bytes, ...]:
     """Honest packets, and one for each way to be refused."""
     announcement = announcement_of(name)
     wire = announcement.wire_format()
-    honest = Randomizer(announcement, stream=ByteStream(bytes(32))).packets(np.linspace(-1, 1, 9)[:, None])
+    honest = Randomizer(announcement).packets(np.linspace(-1, 1, 9)[:, None])
+    seeded = Randomizer(announcement, stream=ByteStream(bytes(32))).packet(np.zeros(1))
     other = Announcement(plan=announcement.plan, public_seed="ff" * 16)
     two = Counted(2, Tally(np.full(4, 2), np.zeros(4, np.int64)))
-    ones = Counted(1, Tally(np.ones(4, np.int64), np.zeros(4, np.int64)))
+    ones = Counted(1, Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), secret=True)
     malformed = wire.encode(ones)[:-4] + bytes(4)
     bad = [
         b"", honest[0][:-1], honest[0] + b"\0", honest[0][:-1] + bytes([honest[0][-1] ^ 1]), wire.encode(two),
-        other.wire_format().encode(ones), malformed,
+        other.wire_format().encode(ones), malformed, seeded,
     ]  # fmt: skip
     return (*honest, *bad)
 
@@ -106,7 +107,7 @@ def test_a_counter_takes_and_refuses_what_a_shuffler_does(name: str) -> None:
     analyzer.receive(shuffler.release())
     counts = counter.of_all(mixed_packets(name))
     assert plain(counts)[:3] == (analyzer.tally.ones.tolist(), analyzer.tally.zeros.tolist(), analyzer.n_users)
-    assert counts.rejected == shuffler.rejected == 7
+    assert counts.rejected == shuffler.rejected == 8
     assert released(announcement, counts).sums().tolist() == analyzer.sums().tolist()
 
 
@@ -117,7 +118,7 @@ def test_nothing_is_released_for_too_few_users() -> None:
     assert alone.tally.ones.any() | alone.tally.zeros.any()
     with pytest.raises(TooFewUsersError, match="1 users took part and the noise counts on 2") as refused:
         released(announcement, alone)
-    assert "1 packets were refused: do they answer this announcement?" in str(refused.value)
+    assert "1 packets were refused: do they answer this announcement, by secret draws?" in str(refused.value)
     with pytest.raises(TooFewUsersError) as honest:
         released(announcement, counter.nothing)
     assert "refused" not in str(honest.value)

@@ -20,11 +20,12 @@ import pytest
 from numpy.typing import NDArray
 
 from accounting import Adjacency, InfeasibleError, InvalidInputError, Plan, PlanRequest, PrivkdeError, View
+from accounting.classifier_model import TELLING_DEVIATIONS
 from accounting.composed_contracts import seeded_contract
 from accounting.kernels import KERNELS, kernel_named
 from accounting.mechanisms import BITSUMS, BitsumProtocol, RandomizedResponse
 from accounting.numerics.pmf import binomial
-from privkde import PrivateKDEClassifier
+from privkde import PrivateClassifier
 from privkde.bitsum import Tally
 from privkde.bitsum import execution as base
 from privkde.cli import main
@@ -34,7 +35,7 @@ from privkde.engines import PATHS
 from privkde.engines.local import collect
 from privkde.protocol import rounds
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.joint_labels import TELLING_DEVIATIONS, JointLayout
+from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.model import DensityModel
 from privkde.protocol.parties import Analyzer, Randomizer, TooFewUsersError
 from privkde.protocol.rounds import Collection, ExcludedClassWarning, Round, Terms, WrongRoundError
@@ -67,13 +68,13 @@ def stream(*labels: str | int) -> ByteStream:
 
 
 def joint(law: BitsumProtocol, kernel: str = "inner-product", *, classes: int = 3, **changes: Any) -> Announcement:
-    """An announcement with joint labels."""
-    return announced(law, labels="joint", classes=classes, **{**request(kernel), **changes})
+    """An announcement with joint labels and a block of instances for each class."""
+    return announced(law, labels="joint", classes=classes, padded=0, **{**request(kernel), **changes})
 
 
 def layout_of(announcement: Announcement) -> JointLayout:
     layout = announcement.layout()
-    assert layout is not None
+    assert isinstance(layout, JointLayout)
     return layout
 
 
@@ -278,11 +279,11 @@ def test_a_wrong_split_is_refuted(broken: Split, monkeypatch: pytest.MonkeyPatch
 def test_the_deviation_of_a_size_from_its_definition(kernel: str, bitsum: str) -> None:
     """Var ñ = (Σ_u q(1 − q) + E²)/w², where q = (1 ± w)/2, for any classes; `pure` states its largest."""
     law = small_laws(8)[bitsum]
-    layout = layout_of(joint(law, kernel))
-    w = layout.weight
+    facts = joint(law, kernel).plan.request.facts()
+    w = facts.size_weight
     scaled = np.where(np.arange(8)[:, None] < 3, w, -w) * np.ones((8, 1))
     exact = variance_of_sums(law, scaled, 1.0)[0] / (4.0 * w**2)
-    assert layout.size_deviation(8, law.variance(8)) ** 2 == pytest.approx(exact, rel=1e-9)
+    assert facts.size_deviation(8, law.variance(8)) ** 2 == pytest.approx(exact, rel=1e-9)
     assert exact == pytest.approx(8 * (1.0 - w**2) / 4.0 / w**2 + law.variance(8) / w**2, rel=1e-9)
     assert exact > 0.0
 
@@ -414,8 +415,8 @@ def test_squared_means_are_unbiased(kernel: str, bitsum: str) -> None:
 
 def test_a_class_needs_a_size_that_stands_out() -> None:
     whole = model()
-    layout, law = layout_of(whole.announcements[0]), whole.plans[0].protocol()
-    least = TELLING_DEVIATIONS * layout.size_deviation(600, law.variance(600))
+    law = whole.plans[0].protocol()
+    least = TELLING_DEVIATIONS * whole.plans[0].request.facts().size_deviation(600, law.variance(600))
     assert 20.0 < least < 150.0
     some = model([599.0 - 1.001 * least, 0.999 * least, 1.001 * least])
     assert some.classes == ("a", "c")
@@ -627,7 +628,7 @@ def test_classes_of_different_sizes_share_one_bound() -> None:
 CENTERS = {"low": -0.7, "high": 0.7, "off": 0.0}
 SETTINGS: dict[str, Any] = {
     "kernel": "gaussian", "bandwidth": 0.5, "epsilon": 12.0, "delta": 1e-5, "repetitions": 32, "accountant": "advanced",
-    "labels": "joint", "insecure_seed": 11, "classes": ("low", "high"),
+    "insecure_seed": 11, "classes": ("low", "high"),
 }  # fmt: skip
 
 
@@ -645,8 +646,9 @@ def blobs(count: int, seed: int, names: tuple[str, ...] = ("low", "high")) -> tu
     return x, y
 
 
-def classifier(**changes: Any) -> PrivateKDEClassifier:
-    return PrivateKDEClassifier(**(SETTINGS | changes))
+def classifier(**changes: Any) -> PrivateClassifier:
+    """Another kernel than the default: a block of instances for each class."""
+    return PrivateClassifier(**(SETTINGS | changes))
 
 
 @pytest.mark.parametrize("bitsum", ["rr", "poisson", "pure"])
@@ -656,11 +658,10 @@ def test_blobs_are_told_apart(bitsum: str) -> None:
     fitted = classifier(bitsum=bitsum, accountant="basic" if bitsum == "pure" else "advanced").fit(x, y)
     queries, truth = blobs(200, 2)
     assert fitted.score(queries, truth) > 0.95
-    assert fitted.set_params(rule="mean").score(queries, truth) > 0.95
     assert fitted.classes_.tolist() == ["high", "low"]
     assert fitted.model_.n_users == (1_500,)
-    assert sum(fitted.reported_counts_.values()) == pytest.approx(1_500, abs=300)
-    assert min(fitted.reported_counts_.values()) > 450
+    assert sum(fitted.class_sizes_.values()) == pytest.approx(1_500, abs=300)
+    assert min(fitted.class_sizes_.values()) > 450
 
 
 def test_the_faithful_path_and_files(tmp_path: Path) -> None:
@@ -669,13 +670,11 @@ def test_the_faithful_path_and_files(tmp_path: Path) -> None:
     queries, truth = blobs(100, 3)
     assert fitted.score(queries, truth) > 0.95
     fitted.save(tmp_path / "model")
-    loaded = PrivateKDEClassifier.load(tmp_path / "model")
-    assert loaded.labels == "joint"
+    loaded = PrivateClassifier.load(tmp_path / "model")
     assert loaded.predict(queries).tolist() == fitted.predict(queries).tolist()
-    assert loaded.reported_counts_ == fitted.reported_counts_
+    assert loaded.class_sizes_ == fitted.class_sizes_
     assert loaded.plan_ == fitted.plan_
-    assert list(loaded.plan_) == ["high", "low"]
-    assert len({id(plan) for plan in fitted.plan_.values()}) == 1
+    assert list(loaded.class_sizes_) == ["high", "low"]
     words = ["minus", "plus"]
     places = np.array([[-0.7, 0.0], [0.7, 0.0]])
     assert loaded.decode(places, words, k=1) == {"high": ["plus"], "low": ["minus"]}
@@ -683,12 +682,12 @@ def test_the_faithful_path_and_files(tmp_path: Path) -> None:
 
 def test_the_contract_is_for_features_and_label_together() -> None:
     x, y = blobs(1_500, 1)
-    fitted = classifier(insecure_seed=None, label_epsilon=0.5).fit(x, y)
+    fitted = classifier(insecure_seed=None).fit(x, y)
     found = {(g.adjacency, g.view): (g.epsilon, g.delta) for g in fitted.contract_.guarantees}
     assert {adjacency for adjacency, _ in found} == {Adjacency.RECORD}
     for view in (View.COMMUNICATION, View.MODEL):
         assert found[Adjacency.RECORD, view] == (12.0, 1e-5)
-    plan = fitted.plan_["low"]
+    plan = fitted.plan_
     flip = plan.parameters["flip_probability"]
     assert plan.instances_per_user == 2 * 32 + 2
     assert found[Adjacency.RECORD, View.LOCAL][0] == pytest.approx(66 * math.log((1 - flip) / flip), rel=1e-9)
@@ -721,8 +720,7 @@ def test_classes_too_small_to_stand_out_are_refused_or_left_out() -> None:
     with pytest.warns(ExcludedClassWarning, match="excluded: class 'Rare'"):
         earlier.fit(x, y)
     assert earlier.classes_.tolist() == ["high", "low"]
-    assert list(earlier.plan_) == ["high", "low"]
-    assert set(earlier.reported_counts_) == {"Rare", "high", "low"}
+    assert set(earlier.class_sizes_) == {"Rare", "high", "low"}
     assert set(earlier.predict(x)) == {"high", "low"}
     assert earlier.scores(x[:5]).shape == (5, 2)
     before = earlier.model_
@@ -747,7 +745,7 @@ def test_declared_classes_may_be_missing_from_the_data() -> None:
 
 PLAN = [
     "plan", "--users", "1500", "--dim", "2", "--repetitions", "32", "--epsilon", "12", "--delta", "1e-5",
-    "--accountant", "advanced", "--labels", "joint", "--classes", "2",
+    "--accountant", "advanced", "--kernel", "gaussian", "--labels", "joint", "--classes", "2",
 ]  # fmt: skip
 
 
@@ -771,14 +769,13 @@ def test_command_line_from_plan_to_words(capsys: pytest.CaptureFixture[str], tmp
     assert "Theorem 3.2 bound" not in text
     fit = ["fit", data, "--plan", plan, "-o", published_model, "--classes", "low,high"]
     text = out(*fit, "--bandwidth", "0.5")
-    assert "(12, 1e-05)-DP (replace-one, model view)" in text
-    assert "estimated sizes" in text
-    assert "not private" not in text
+    assert text.startswith("(12, 1e-5)-differential privacy for a whole record: features and label, in one collection")
+    assert "NOT PRIVATE" not in text
     assert "accuracy" in out("predict", published_model, data)
     document = json.loads(out("decode", published_model, data, "-k", "1", "--json"))
     assert {one["class"]: one["terms"][0]["word"] for one in document["classes"]} == {"low": "minus", "high": "plus"}
     text = out(*fit, "--insecure-seed", "3")
-    assert "not private" in text
+    assert text.startswith("NOT PRIVATE")
     assert DensityModel.load(published_model).private is False
     assert "label_epsilon=2.0" in refuse(capsys, *PLAN, "--label-epsilon", "2")
     assert "give the number of classes" in refuse(capsys, *PLAN[:-2])

@@ -339,7 +339,8 @@ def test_as_many_more_packets_are_waited_for_as_may_be_from_colluders() -> None:
     words = "4 users took part and the noise counts on 3 beside 2 that may collude"
     with pytest.raises(TooFewUsersError, match=words):
         shuffler.release()
-    counts = PacketCounter(announcement).of_all(packets[:4])
+    counter = PacketCounter(announcement, seeded=True)
+    counts = counter.of_all(packets[:4])
     with pytest.raises(TooFewUsersError, match=words):
         released(announcement, counts)
     assert not withheld(announcement, counts).tally.ones.any()
@@ -349,7 +350,7 @@ def test_as_many_more_packets_are_waited_for_as_may_be_from_colluders() -> None:
         analyzer.sums()
     assert shuffler.receive(packets[4])
     assert announcement.wire_format().counts(shuffler.release()).n_users == 5
-    analyzer.merge(released(announcement, PacketCounter(announcement).of_all(packets)))
+    analyzer.merge(released(announcement, counter.of_all(packets)))
     assert analyzer.sums().shape == (1,)
 
 
@@ -625,7 +626,7 @@ def shuffled(clients: ByteStream, shuffler_stream: ByteStream) -> Analyzer:
 def test_counts_are_secret_only_if_all_draws_were(tmp_path: Path) -> None:
     secret = shuffled(private_randomness(), private_randomness())
     assert secret.secret
-    marked = [shuffled(stream("mark"), private_randomness()), shuffled(private_randomness(), stream("order"))]
+    marked = [shuffled(stream("mark"), stream("order")), shuffled(private_randomness(), stream("order"))]
     marked.append(Analyzer(RR))
     marked[-1].add(Tally(np.ones(4, np.int64), np.zeros(4, np.int64)), 1)  # by somebody who says nothing
     for seeded in marked:
@@ -639,15 +640,36 @@ def test_counts_are_secret_only_if_all_draws_were(tmp_path: Path) -> None:
         assert not both.secret
         seeded.merge(Analyzer.load(tmp_path / "secret.npz"))
         assert not seeded.secret
-    mixed = Shuffler(RR)
-    for source in (private_randomness(), stream("one of two")):
-        assert mixed.receive(Randomizer(RR, stream=source).packet(np.zeros(1)))
-    assert not counted(RR, [mixed.release()]).secret
+    both_kinds = [Randomizer(RR, stream=source).packet(np.zeros(1)) for source in (private_randomness(), stream("one"))]
+    assert not released(RR, PacketCounter(RR, seeded=True).of_all(both_kinds)).secret
+
+
+def test_nobody_else_takes_the_mark_from_a_collection() -> None:
+    """The attack: one packet that says it was drawn from a seed, or an honest one again that now says so."""
+    honest = Randomizer(RR).packets(np.zeros((2, 1)))
+    turned = RR.wire_format().encode(RR.wire_format().counts(honest[0])._replace(secret=False))
+    marked = Randomizer(RR, stream=stream("mark")).packet(np.zeros(1))
+    for order in ([marked, turned, *honest], [*honest, turned, marked]):
+        shuffler = Shuffler(RR)
+        assert [shuffler.receive(packet) for packet in order] == [packet in honest for packet in order]
+        assert shuffler.rejected == 2
+        for analyzer in (counted(RR, [shuffler.release()]), released(RR, PacketCounter(RR).of_all(order))):
+            assert (analyzer.secret, analyzer.n_users) == (True, 2)
+
+
+def test_a_repeated_packet_does_not_touch_the_mark() -> None:
+    """Also in a study, which takes packets that say they were drawn from a seed."""
+    honest = Randomizer(RR).packets(np.zeros((2, 1)))
+    turned = RR.wire_format().encode(RR.wire_format().counts(honest[0])._replace(secret=False))
+    with ReportRegister(RR.collection()) as register:
+        counts = PacketCounter(RR, seeded=True).of_all([*honest, turned], register)
+        assert (counts.repeated, counts.secret) == (1, True)
+        assert released(RR, counts, register).secret
 
 
 def test_edited_counts_do_not_lose_the_mark_and_old_ones_never_had_it(tmp_path: Path) -> None:
     path = tmp_path / "counts.npz"
-    shuffled(stream("mark"), private_randomness()).save(path)
+    shuffled(stream("mark"), stream("order")).save(path)
     document, arrays = read_container(path, COUNTS_SCHEMA, ("ones", "zeros"))
     edited = {**document, "announcement": announced(small_laws(2)["rr"], group="b").to_json()}
     write_container(path, edited, arrays)

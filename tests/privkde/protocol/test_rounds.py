@@ -564,7 +564,7 @@ def test_no_class_large_enough_is_an_error_even_if_small_ones_may_be_excluded() 
 def test_other_errors_are_not_taken_for_small_classes() -> None:
     """A plan for classes is a forecast and no announcement, however many users there are."""
     forecast = unplanned(
-        RandomizedResponse(n_users=6, flip_probability=0.25), users=20, classes=2, label_epsilon=1.0, dim=2
+        RandomizedResponse(n_users=6, flip_probability=0.25), users=20, classes=2, label_epsilon=0.5, dim=2
     )
     labeled = Collection(terms(labels=ABC, label_epsilon=1.0, small_classes="exclude"))
     labeled.enroll_labels(np.arange(300) % 3)

@@ -124,7 +124,8 @@ def test_schedules_and_who_is_there_are_declared_and_in_the_form(client: TestCli
         {"users": 300},
         {"bitsum": "poisson", "kernel": "laplacian", "dim": 2},
         pytest.param({"kernel": "inner-product", "repetitions": None}, marks=pytest.mark.slow),
-        {"bitsum": "poisson", "accountant": "basic", "classes": 2, "label_epsilon": 2.0},
+        {"bitsum": "poisson", "accountant": "basic", "classes": 2, "epsilon": 4.0, "label_epsilon": 2.0},
+        {"repetitions": None, "accountant": "geometric", "classes": 2, "max_messages": 100},
         {"bitsum": "poisson", "min_users": 1500},
         {"bitsum": "poisson", "releases": 4, "dropout": 0.2, "colluders": 25},
         *(
@@ -173,7 +174,7 @@ def test_profile_and_risk(client: TestClient, asked: dict[str, Any]) -> None:
 def test_the_risk_of_a_record_is_more_than_that_of_its_vector_or_its_label(
     client: TestClient, asked: dict[str, Any]
 ) -> None:
-    plan = client.post("/v1/plan", json=asked | {"classes": 2, "label_epsilon": 2.0}).json()
+    plan = client.post("/v1/plan", json=asked | {"classes": 2, "epsilon": 4.0, "label_epsilon": 2.0}).json()
     found = client.post("/v1/plan/profile", json={"plan": plan}).json()
     at = {one["of"]: one["true_positive_rate"] for one in found["risk"] if one["false_positive_rate"] == 0.01}
     assert at["label"] == pytest.approx(0.01 * math.exp(2.0), rel=1e-6)

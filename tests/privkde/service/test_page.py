@@ -34,7 +34,7 @@ PATIENCE = 60_000.0
 
 SMALL = "#users=2000&dim=2&accountant=pld"
 SMALL_REQUEST: dict[str, Any] = {
-    "users": 2000, "dim": 2, "epsilon": 2, "delta": 1e-6, "kernel": "gaussian", "bitsum": "rr", "accountant": "pld",
+    "users": 2000, "dim": 2, "epsilon": 2, "delta": 1e-6, "kernel": "auto", "bitsum": "rr", "accountant": "pld",
 }  # fmt: skip
 
 
@@ -184,14 +184,14 @@ def guaranteed(plan: dict[str, Any], adjacency: str) -> float:
 
 def test_with_separate_labels_the_whole_record_leads(context: BrowserContext, service: str) -> None:
     page = context.new_page()
-    page.goto(service + SMALL + "&labels=separate&classes=2&label_epsilon=1.5")
+    page.goto(service + SMALL + "&labels=separate&classes=2&label_epsilon=0.5")
     settled(page)
-    plan = ask(service, "v1/plan", SMALL_REQUEST | {"labels": "separate", "classes": 2, "label_epsilon": 1.5})
+    plan = ask(service, "v1/plan", SMALL_REQUEST | {"labels": "separate", "classes": 2, "label_epsilon": 0.5})
     record, vector, label = (guaranteed(plan, f"replace-one{part}") for part in ("", "-features", "-label"))
-    assert (record, vector, label) == (3.5, 2, 1.5)
+    assert (record, vector, label) == (2, 1.5, 0.5)
     assert values(page, "#promise") == [pytest.approx(math.exp(record)), record, 1e-6, vector, label]
     expect(page.locator("#promise")).to_contain_text("Whatever vector and label")
-    expect(page.locator("#promise")).to_contain_text("Of this ε: vector 2, label 1.5.")
+    expect(page.locator("#promise")).to_contain_text("Of this ε: vector 1.5, label 0.5.")
     local = next(one for one in plan["guarantees"] if (one["adjacency"], one["view"]) == ("replace-one", "local"))
     assert values(page, "#unpromised") == [local["epsilon"]]
     assert values(page, "#observers tr.main") == [record, 1e-6]
@@ -281,7 +281,7 @@ def test_what_is_copied_gives_the_same_plan(
         copied[form] = clipboard(page)
     request = json.loads(copied["json"])
     assert request == {
-        "users": 2500, "dim": 2, "repetitions": 6, "epsilon": 2.5, "delta": 1e-5, "kernel": "gaussian",
+        "users": 2500, "dim": 2, "repetitions": 6, "epsilon": 2.5, "delta": 1e-5, "kernel": "auto",
         "bitsum": "poisson", "accountant": "pld", "dropout": 0.1, "colluders": 50,
         "releases": 4,
     }  # fmt: skip
@@ -332,7 +332,7 @@ def test_a_shared_link_restores_everything(page: Page, context: BrowserContext) 
     other.locator("#reset").click()
     assert "#" not in other.url
     other.evaluate("location.hash = 'kernel=nonsense&dim=2&users=2000&accountant=pld&unknown=1'")
-    expect(other.locator("#kernel")).to_have_value("gaussian")
+    expect(other.locator("#kernel")).to_have_value("auto")
     expect(other.locator("#dim")).to_have_value("2")
     settled(other)
 
@@ -372,7 +372,31 @@ def test_fields_that_a_choice_does_not_take_are_gone(page: Page) -> None:
     expect(page.locator("#bias")).to_be_visible()
     page.locator("input[name=labels][value=joint]").check()
     expect(page.locator("#classes")).to_be_visible()
+    expect(page.locator("#model")).to_be_visible()
+    expect(page.locator("#max_messages")).to_be_visible()
     expect(page.locator("#label_epsilon")).to_be_hidden()
+    page.locator("input[name=labels][value=separate]").check()
+    expect(page.locator("#label_epsilon")).to_be_visible()
+    expect(page.locator("#model")).to_be_hidden()
+    expect(page.locator("#max_messages")).to_be_hidden()
+
+
+def test_joint_labels_rotate_whole_records_unless_another_kernel_is_named(page: Page, service: str) -> None:
+    page.locator("input[name=labels][value=joint]").check()
+    page.locator("#classes").fill("2")
+    page.locator("#accountant").select_option("auto")
+    page.locator("#max_messages").fill("40")
+    expect(page.locator("#kernel-note")).to_contain_text("inner-product: ")
+    expect(page.locator("#repetitions")).to_be_hidden()
+    expect(page.locator("#status")).to_contain_text(", 40 messages per user.", timeout=PATIENCE)
+    asked = SMALL_REQUEST | {"labels": "joint", "classes": 2, "accountant": "auto", "max_messages": 40}
+    plan = ask(service, "v1/plan", asked)
+    assert plan["request"]["model"] == "discriminant"
+    assert plan["request"]["padded"] == 40
+    assert plan["communication"]["messages_per_user"] in values(page, "#tiles")
+    page.locator("#model").select_option("mean")
+    page.locator("input[name=form][value=json]").check()
+    assert json.loads(page.locator("#snippet").inner_text())["model"] == "mean"
 
 
 def test_limits_choices_and_help_are_those_of_the_declaration(page: Page) -> None:
@@ -391,8 +415,8 @@ def test_limits_choices_and_help_are_those_of_the_declaration(page: Page) -> Non
             assert limits == [field.rule.low, field.rule.high]
             assert control.get_attribute("step") == ("1" if field.kind is int else "any")
             assert control.evaluate("input => input.required") == field.required
-    assert shown == 15
-    for name in ("repetitions", "bound", "bias"):
+    assert shown == 17
+    for name in ("repetitions", "bound", "bias", "label_epsilon", "max_messages"):
         words = fields_of(PlanRequest)[name].rule.unset
         assert page.locator(f"[data-unset={name}]").text_content() == f"blank: {words}"
 
@@ -476,7 +500,7 @@ def test_keyboard_alone_is_enough(page: Page) -> None:
     page.keyboard.type("poisson")
     tab_to("input[name=labels]")
     page.keyboard.press("ArrowLeft")  # around to the last
-    assert page.locator("input[name=labels]:checked").input_value() == "joint"
+    assert page.locator("input[name=labels]:checked").input_value() == "separate"
     page.keyboard.press("ArrowRight")
     assert page.locator("input[name=labels]:checked").input_value() == "none"
     settled(page)

@@ -133,6 +133,7 @@ def test_threads_share_a_register() -> None:
 
 # A file that somebody altered -----------------------------------------------------------------------------------------
 
+OTHER = "its tables, indexes or triggers are not those of a register"
 MORE = "it does not hold as many reports as its releases have users"
 
 
@@ -152,7 +153,14 @@ MORE = "it does not hold as many reports as its releases have users"
         ("INSERT INTO reports VALUES (x'00', 3)", MORE),
         ("UPDATE releases SET id = 1 << 40 WHERE number = 1", "some ids are not bytes"),  # bytes(1 << 40) takes a TB
         ("UPDATE reports SET id = 1 << 40 WHERE release = 2", "some ids are not bytes"),
-        ("CREATE TRIGGER t AFTER INSERT ON reports BEGIN DELETE FROM reports; END", "it has a trigger or a view"),
+        ("CREATE TRIGGER t AFTER INSERT ON reports BEGIN DELETE FROM reports; END", OTHER),
+        ("CREATE VIEW v AS SELECT * FROM reports", OTHER),
+        ("CREATE UNIQUE INDEX i ON reports(release, id)", OTHER),
+        (
+            "ALTER TABLE reports RENAME TO old; CREATE TABLE reports (id BLOB, release INTEGER NOT NULL);"
+            "INSERT INTO reports SELECT * FROM old; DROP TABLE old",  # each report could be added again
+            OTHER,
+        ),
     ],
 )
 def test_a_file_that_was_made_to_forget_is_refused_in_one_line(tmp_path: Path, attack: str, found: str) -> None:

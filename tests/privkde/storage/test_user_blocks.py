@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from privkde.storage import user_blocks as blocks
-from privkde.storage.user_blocks import BLOCK_ENTRIES, MOST_ROWS, Index, in_blocks
+from privkde.storage.user_blocks import BLOCK_ENTRIES, LEAST_ROWS, MOST_ROWS, Index, in_blocks
 
 CORES = [1, 2, 5, None]
 
@@ -31,7 +31,7 @@ def test_blocks_cut_the_index_into_consecutive_pieces(rows: int, n_columns: int,
     assert len(set(lengths[:-1])) <= 1
     if lengths:
         assert 1 <= lengths[-1] <= lengths[0] <= MOST_ROWS
-        assert lengths[0] == 1 or lengths[0] * n_columns <= BLOCK_ENTRIES
+        assert lengths[0] <= LEAST_ROWS or lengths[0] * n_columns <= BLOCK_ENTRIES
         if len(lengths) > 1:  # and not smaller than it has to be
             assert lengths[0] == MOST_ROWS or (lengths[0] + 1) * n_columns > BLOCK_ENTRIES
 

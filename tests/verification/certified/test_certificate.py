@@ -16,7 +16,7 @@ from tests.plans import plan_for
 from tests.slow_twins import PlaneLaw, compose, repeated_response_delta, response_pair
 from verification.certified import noise_laws, renyi
 from verification.certified.certificate import certify
-from verification.certified.certified_checks import CHECKS, certified_bound, slack
+from verification.certified.certified_checks import CHECKS, certified_bound, one_promise, slack
 from verification.certified.composed_loss import lower_profile
 from verification.certified.neighbors import Moves, neighbors
 from verification.exact.brute_force import precise_negative_binomial, precise_poisson, table
@@ -153,11 +153,11 @@ def test_honest_plans_with_flips_pass_and_the_lower_bound_is_close(name: str) ->
         pytest.param({"kernel": "laplacian", "dim": 16, "bitsum": "poisson"}, 0.85, marks=pytest.mark.slow),
         pytest.param({"kernel": "inner-product-signs"}, 0.85, marks=pytest.mark.slow),
         pytest.param(
-            {"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"},
+            {"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint", "padded": 0},
             0.8,
             marks=pytest.mark.slow,
         ),
-        pytest.param({"classes": 3, "labels": "joint"}, 0.85, marks=pytest.mark.slow),
+        pytest.param({"kernel": "gaussian", "classes": 3, "labels": "joint"}, 0.85, marks=pytest.mark.slow),
     ],
     ids=["clipped", "ball", "hashed", "hashed-poisson", "signs", "joint", "joint-gaussian"],
 )
@@ -289,12 +289,19 @@ def test_without_an_upper_bound_no_defect_is_certain_to_be_found(repetitions: in
     assert "power 0" in found.note
 
 
-JOINT: dict[str, object] = {"kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint"}
+JOINT: dict[str, object] = {
+    "kernel": "inner-product", "repetitions": None, "classes": 3, "labels": "joint", "padded": 0,
+}  # fmt: skip
+RECORD: dict[str, object] = {
+    **JOINT, "dim": 8, "model": "discriminant", "moment_weight": 1.0, "padded": 512, "accountant": "geometric",
+}  # fmt: skip
 
 
 @BITSUMS
 @pytest.mark.parametrize(
-    "changes", [JOINT, {"kernel": "inner-product-signs", "accountant": "pld"}], ids=["joint", "signs"]
+    "changes",
+    [JOINT, RECORD, {"kernel": "inner-product-signs", "accountant": "pld"}],
+    ids=["joint", "record", "signs"],
 )
 def test_the_accountants_facts_are_not_read(
     changes: dict[str, object], bitsum: str, monkeypatch: pytest.MonkeyPatch
@@ -312,7 +319,7 @@ def test_the_accountants_facts_are_not_read(
 
 @BITSUMS
 def test_the_size_weight_is_the_declared_one(bitsum: str) -> None:
-    plan = real_plan(classes=3, labels="joint", dim=4, repetitions=2, bitsum=bitsum)
+    plan = real_plan(kernel="gaussian", classes=3, labels="joint", dim=4, repetitions=2, bitsum=bitsum)
     loud = dataclasses.replace(plan.contract, parameters={**plan.contract.parameters, "size_weight": 1.0})
     before, after = (neighbors(one).squared_shift for one in (plan, dataclasses.replace(plan, contract=loud)))
     assert (before, after) == (2.0, 3.0)
@@ -351,3 +358,21 @@ def test_a_lower_bound_that_rounding_made_useless_says_so() -> None:
     plan = dataclasses.replace(plan, request=dataclasses.replace(plan.request, repetitions=1_000_000))
     plan = dataclasses.replace(plan, parameters={"flip_probability": 0.4999})
     assert any("useless" in note or "loose" in note for note in certify(plan).notes)
+
+
+def test_a_rotated_record_is_certified() -> None:
+    found = verdict(real_plan(**RECORD, bitsum="poisson"))
+    assert not found.refuted, found.note
+    assert found.statistic > 0.8 * found.bound
+    assert found.power == 1.0
+
+
+@pytest.mark.parametrize("total", [3.0, 1.0], ids=["whole", "features alone"])
+def test_the_parts_of_a_record_may_not_exceed_what_was_asked_for(total: float) -> None:
+    """A plan for 1 + 2; as if somebody had asked for 1 and got the label's response on top."""
+    plan = plan_for(users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, epsilon=3.0, delta=1e-5,
+                    accountant="pld", bitsum="poisson")  # fmt: skip
+    object.__setattr__(request := dataclasses.replace(plan.request), "epsilon", total)
+    found = one_promise.run(Subject(plan=dataclasses.replace(plan, request=request)), QUICK, 0)
+    assert found.refuted == (total < 3.0)
+    assert found.statistic == pytest.approx(3.0 / total)

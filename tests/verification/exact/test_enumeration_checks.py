@@ -32,7 +32,7 @@ from verification.exact import enumeration_checks as checks
 from verification.exact import rational_twins as exact
 from verification.exact.claimed_curves import FINE, Curve, Worst, drawn_between, refined
 from verification.exact.enumeration_checks import CHECKS
-from verification.exact.shuffled_views import ViewPair, instance_law
+from verification.exact.shuffled_views import MOST_OUTCOMES, UNIT_PAIR, ViewPair, instance_law, whole_view
 from verification.twins.bitsum_twins import ResponseTwin
 from verification.verdicts import FULL, QUICK, Finding, Subject
 
@@ -48,8 +48,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "signs": {"kernel": "inner-product-signs", "repetitions": 16, "accountant": "pld"},
     "signs-shifts": {"kernel": "inner-product-signs", "repetitions": 16, "accountant": "geometric"},
     "basic": {"repetitions": 16, "accountant": "basic"},
-    "labels": {"repetitions": 16, "classes": 2, "label_epsilon": 1.5},
-    "joint": {"kernel": "inner-product", "classes": 2, "labels": "joint", "accountant": "geometric"},
+    "labels": {"repetitions": 16, "classes": 2, "label_epsilon": 1.5, "epsilon": 3.5},
+    "joint": {"kernel": "inner-product", "classes": 2, "labels": "joint", "padded": 0, "accountant": "geometric"},
+    "record": {
+        "classes": 2,
+        "model": "discriminant",
+        "moment_weight": 0.5,
+        "padded": 256,
+        "accountant": "geometric",
+    },
 }
 BY_DEFAULT = ("poisson", "pure", "labels")
 """With joint labels below, every check; faults are planted in other kinds, too."""
@@ -80,7 +87,7 @@ def test_honest_systems_pass_and_something_was_compared(kind: str) -> None:
     subject = Subject(plan=plan_of(kind))
     names = [check.name for check in CHECKS if check.applies(subject)]
     assert ("exact-classifier" in names) == (kind == "labels")
-    assert ("exact-joint" in names) == (kind == "joint")
+    assert ("exact-joint" in names) == (kind in {"joint", "record"})
     for name in names:
         found = run(name, kind)
         assert not found.refuted, found.note
@@ -89,8 +96,9 @@ def test_honest_systems_pass_and_something_was_compared(kind: str) -> None:
         assert found.power == 1.0
 
 
-def test_an_honest_system_with_joint_labels_passes() -> None:
-    found = run("exact-joint", "joint")
+@pytest.mark.parametrize("kind", ["joint", "record"])
+def test_an_honest_system_with_joint_labels_passes(kind: str) -> None:
+    found = run("exact-joint", kind)
     assert not found.refuted, found.note
     assert found.statistic > 0.1
     assert found.power == 1.0
@@ -100,6 +108,22 @@ def test_an_honest_system_with_joint_labels_passes() -> None:
 def test_full_effort_passes(kind: str) -> None:
     assert not run("exact-composition", kind, FULL).refuted
     assert not run("exact-instance", kind, FULL).refuted
+
+
+def test_merging_after_every_instance_lowers_hockey_sticks_a_little() -> None:
+    """Eight instances of three users: 4⁸ outcomes, all of them listed, against the merged ones."""
+    twin, rng = ResponseTwin(n_users=3, flip_probability=0.2), np.random.default_rng(4)
+    target, moved, *others = rng.uniform(size=(4, 8))
+    whole = UNIT_PAIR
+    for j in range(8):
+        rest = tuple(float(other[j]) for other in others)
+        whole = whole.times(ViewPair(*(instance_law(twin, (float(mine[j]), *rest)) for mine in (target, moved))))
+    merged = whole_view(twin, target, moved, np.array(others))
+    assert len(merged.upper) <= MOST_OUTCOMES < len(whole.upper)
+    for epsilon in (0.0, 0.3, 1.0):
+        true = whole.stick(epsilon)
+        assert true > 1e-4
+        assert 0.98 * true <= merged.stick(epsilon) <= true + 1e-9
 
 
 def test_tables_are_the_exact_law() -> None:
@@ -172,6 +196,7 @@ SPARED = (0.2, 0.1, 0.01, 1e-3, 1e-4)
         (PrivacyLossComposition, "poisson", ("exact-composition", "exact-kde")),
         pytest.param(Geometric, "geometric", ("exact-composition",), marks=pytest.mark.slow),
         (Geometric, "joint", ("exact-joint",)),
+        (Geometric, "record", ("exact-joint",)),
         pytest.param(Geometric, "joint", ("exact-composition", "exact-kde"), marks=pytest.mark.slow),
     ],
 )

@@ -80,7 +80,7 @@ MATRIX = Matrix(
 )
 RELEASED_MATRIX = report_writing.released_matrix
 JOINT: dict[str, Any] = {"kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint"}
-SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0}
+SEPARATE: dict[str, Any] = {"classes": 2, "label_epsilon": 3.0, "epsilon": 4.0}
 
 
 @pytest.fixture(autouse=True)
@@ -318,7 +318,7 @@ VECTOR, RECORD = promise(Adjacency.FEATURES, 1.0, 1e-6), promise(Adjacency.RECOR
 
 
 def test_only_attacks_on_the_dot_s_promise_are_drawn_and_each_is_named_with_its_limit() -> None:
-    report = run(plan_for(**REQUEST, **SEPARATE))
+    report = run(plan_for(**(REQUEST | SEPARATE)))
     alone = promise(Adjacency.LABEL, 3.0, 0.0)
     messages = attacked({"ratio of messages": (1.0, VECTOR), "other": (0.1, VECTOR)})
     label = attacked({"record": (0.1, RECORD), "reported label alone": (3.0, alone)})
@@ -341,7 +341,8 @@ def test_an_attack_is_named_by_its_field_whatever_the_names_of_others_are() -> N
 def test_an_attack_on_another_change_is_not_drawn_even_if_its_limit_is_that_of_the_dot() -> None:
     label = attacked({"label alone": (1.0, promise(Adjacency.LABEL, 1.0, 0.0))})
     separate = found_by(
-        run(plan_for(**REQUEST, **(SEPARATE | {"label_epsilon": 1.0}))), {"distinguisher-classifier": label}
+        run(plan_for(**(REQUEST | SEPARATE | {"label_epsilon": 1.0, "epsilon": 2.0}))),
+        {"distinguisher-classifier": label},
     )
     assert not shown_evidence(separate).attacks[0].drawn
 
@@ -381,7 +382,7 @@ def test_the_confirmation_agrees_with_the_note_of_a_real_certificate() -> None:
 
 
 def test_separate_labels_lead_with_the_whole_record() -> None:
-    report = run(plan_for(**REQUEST, **SEPARATE))
+    report = run(plan_for(**(REQUEST | SEPARATE)))
     text = Page(page.render(report)).text
     parts = "Of it: ε = 1, δ = 10⁻⁶ for the vector alone; ε = 3, δ = 0 for the label alone."
     assert (
@@ -425,7 +426,7 @@ def test_without_a_bound_only_queries_are_shown() -> None:
     "more",
     [
         pytest.param({}, marks=pytest.mark.slow),
-        {"classes": 2, "label_epsilon": 1.0},
+        {"classes": 2, "label_epsilon": 1.0, "epsilon": 2.0},
         JOINT | {"bitsum": "poisson"},
         pytest.param(JOINT, marks=pytest.mark.slow),
         {"bitsum": "pure", "delta": 0.0, "accountant": "basic", "epsilon": 20.0},
@@ -497,7 +498,7 @@ def test_plurals(total: float, what: str, expected: str) -> None:
 
 
 def test_the_registry_entry_has_the_registry_s_sections() -> None:
-    report = run(plan_for(**REQUEST, classes=2, label_epsilon=1.0))
+    report = run(plan_for(**(REQUEST | {"classes": 2, "label_epsilon": 1.0, "epsilon": 2.0})))
     entry = yaml.safe_load(registry.dumps(report))
     assert [name for name in entry if name in REGISTRY] == list(REGISTRY)
     assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 2.0, "delta": 1e-6}

@@ -45,9 +45,12 @@ def influence(x: Floats) -> Floats:
     return np.sign(x) * np.log1p(size + 0.5 * size * size)
 
 
-def mean_test(what: str, samples: Floats, means: Floats | float, variances: Floats | float, alpha: float) -> MeanTest:
+def mean_test(
+    what: str, samples: Floats, means: Floats | float, variances: Floats | float, alpha: float, *, slack: float = 0.0
+) -> MeanTest:
     """Hold independent samples against claimed means, with bounds on their variances.
 
+    True means may be off by up to `slack`: Σψ falls with the claimed mean, so it is tested at both ends.
     A variance of 0 is a claim of certainty: any deviation beyond rounding refutes.
     """
     limit = math.log(2.0 / require_real("alpha", alpha, low=0.0, high=1.0))
@@ -59,12 +62,13 @@ def mean_test(what: str, samples: Floats, means: Floats | float, variances: Floa
     if total <= 0.0:
         return MeanTest(what=what, ratio=0.0 if abs(mean) < 1e-6 else math.inf, deviation=mean, smallest_defect=1e-6)
     scale = math.sqrt(2.0 * limit / total)
-    shown = abs(float(np.sum(influence(scale * deviations))))
+    above, below = (float(np.sum(influence(scale * (sign * deviations - slack)))) for sign in (1.0, -1.0))
+    shown = max(above, below, 0.0)
     return MeanTest(
         what=what,
         ratio=shown / (2.0 * limit) if math.isfinite(shown) else math.inf,
         deviation=mean,
-        smallest_defect=_smallest_defect(len(deviations), scale, limit),
+        smallest_defect=slack + _smallest_defect(len(deviations), scale, limit),
     )
 
 

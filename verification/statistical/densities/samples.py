@@ -24,9 +24,13 @@ from accounting import Plan
 from privkde.draws.randomness import ByteStream
 from privkde.engines import local
 from privkde.protocol.announcement import Announcement
+from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.model import FeatureSums
+from privkde.protocol.record_vectors import RecordLayout
+from verification.client_rows import client_rows
 from verification.miniature import feasible_miniature
 from verification.twins import kernel_twin, many_messages, mechanism_twin
+from verification.twins.record_readings import DENSITY, SIZE, readings
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +41,8 @@ MESSAGES = 800_000
 """Messages of one wide collection on the faithful path."""
 ENTRIES = 1_500_000
 """Users × instances of one wide collection on the aggregated path."""
+PADDED = 256
+"""Coordinates of a rotated record: so many that clipping is as rare as in a plan."""
 NARROW = 200
 """Collections at scale 1 where one cannot be wide."""
 MOST_LOOSE = 32.0
@@ -46,7 +52,7 @@ MOST_LOOSE = 32.0
 def small_plan(plan: Plan) -> Plan:
     """A plan of the same kind for few users, for the same ε or, where that is not feasible, a larger one."""
     users, repetitions = (FEW_USERS, FEW_REPETITIONS) if many_messages(plan) else (USERS, REPETITIONS)
-    return feasible_miniature(plan, users=users, dim=DIM, repetitions=repetitions, most_loose=MOST_LOOSE)
+    return feasible_miniature(plan, users=users, dim=DIM, repetitions=repetitions, most_loose=MOST_LOOSE, padded=PADDED)
 
 
 def is_wide(plan: Plan) -> bool:
@@ -129,10 +135,11 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """One density, or one class size, in all blocks of some collections: samples and what they should be.
+    """One density, class size or second moment in all blocks of some collections: samples and what they should be.
 
     Given the maps, `values[:, b]` has the mean `means[b]`, the variance `variances[b]` and the fourth cumulant
-    `fourths[b]`; over maps and private draws together, its mean is `expected`, its variance at most `total_variance`.
+    `fourths[b]`; over maps and private draws together, its mean is `expected` but for `residual`, its variance at most
+    `total_variance`.
     """
 
     what: str
@@ -142,8 +149,9 @@ class Contrast:
     fourths: Floats
     expected: float
     total_variance: float
-    is_size: bool = False
-    """Whether it is the size of a class, as a share of all users, and not a density."""
+    kind: str = DENSITY
+    """What it is: a density, the size of a class as a share of all users, or a second moment."""
+    residual: float = 0.0
 
     @staticmethod
     def joined(parts: list[Contrast]) -> Contrast:
@@ -162,10 +170,7 @@ class Collections:
         self.announcement = Announcement(plan=plan, public_seed=public_seed)
         self.plan, self.blocks, self.dataset = plan, blocks, dataset
         self.sums: list[Floats] = []
-        family, layout = self.announcement.family(), self.announcement.layout()
-        scaled = family.scaled_features(dataset.x)
-        rows = scaled if layout is None else layout.scaled(scaled, dataset.classes)
-        self.moments: SumMoments = sum_moments(plan, rows)
+        self.moments: SumMoments = sum_moments(plan, client_rows(self.announcement, dataset.x, dataset.classes))
 
     def run(self, stream: ByteStream, *, path: str) -> None:
         """One more collection."""
@@ -176,8 +181,11 @@ class Collections:
 
     def contrasts(self, y: Floats) -> list[Contrast]:
         """The densities at all queries, of all classes, and the sizes of classes; zeros before the first run."""
+        layout, sums = self.announcement.layout(), np.stack(self.sums or [np.zeros(self.announcement.n_instances)])
+        if isinstance(layout, RecordLayout):
+            return self._of_records(layout, sums, y)
         queries = self.announcement.family().query_features(y).astype(np.float64)
-        width, sums = queries.shape[1], np.stack(self.sums or [np.zeros(self.announcement.n_instances)])
+        width = queries.shape[1]
         repetitions = self.plan.request.facts().n_repetitions // self.blocks
         contrasts = []
         for number, members in enumerate(self.dataset.members()):
@@ -197,16 +205,32 @@ class Collections:
                     total_variance=kernel_twin(self.plan).feature_variance / repetitions + private,
                 )
                 contrasts.append(contrast)
-        return contrasts + self._sizes(sums)
+        return contrasts if layout is None else contrasts + self._sizes(layout, sums)
+
+    def _of_records(self, layout: RecordLayout, sums: Floats, y: Floats) -> list[Contrast]:
+        """The same where records are rotated as one vector, and second moments: values as the library reads them."""
+        assert self.dataset.classes is not None
+        moments, widest = self.moments, widest_variance(self.plan)
+        return [
+            Contrast(
+                what=reading.what,
+                values=np.array([[reading.published(row)] for row in sums]),
+                means=np.array([moments.mean @ reading.weights]),
+                variances=np.array([moments.variance @ reading.weights**2]),
+                fourths=np.array([moments.fourth @ reading.weights**4]),
+                expected=reading.expected,
+                total_variance=widest * float(np.sum(reading.weights**2)) + reading.residual**2,
+                kind=reading.kind,
+                residual=reading.residual,
+            )
+            for reading in readings(layout, self.dataset.x, self.dataset.classes, y)
+        ]
 
     def _blocked(self, terms: Floats) -> Floats:
         """Σ_ij over the repetitions i of each block."""
         return np.asarray(np.sum(terms.reshape(*terms.shape[:-1], self.blocks, -1), axis=-1))
 
-    def _sizes(self, sums: Floats) -> list[Contrast]:
-        layout = self.announcement.layout()
-        if layout is None:
-            return []
+    def _sizes(self, layout: JointLayout, sums: Floats) -> list[Contrast]:
         n_users = len(self.dataset.x)
         sizes = []
         for number, members in enumerate(self.dataset.members()):
@@ -223,7 +247,7 @@ class Collections:
                     fourths=np.array([self.moments.fourth[place] * (factor / n_users) ** 4]),
                     expected=float(members.mean()),
                     total_variance=float(variance),
-                    is_size=True,
+                    kind=SIZE,
                 )
             )
         return sizes

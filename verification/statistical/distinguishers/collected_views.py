@@ -16,6 +16,7 @@ from accounting import Plan
 from privkde.bitsum import Bitsum, Tally
 from privkde.draws.randomness import ByteStream
 from privkde.protocol.announcement import Announcement
+from verification.client_rows import client_rows, furthest_cosine, turned
 from verification.miniature import feasible_miniature
 from verification.twins import kernel_twin
 
@@ -28,6 +29,8 @@ DIM = 32
 """Twice the repetitions: then some x puts all random Fourier features at +1, another at −1."""
 IDENTITY_DIM, CLIPPED_DIM = 4, 16
 """Identity features: only the first coordinate tells the neighbors apart; more where they are rotated and clipped."""
+RECORD_DIM, RECORD_TURNS = 2, 64
+"""Records that are rotated as one vector: their dimensions, and the directions that are tried for the furthest."""
 ENTRIES = 1 << 19
 """Users × instances that are drawn at once."""
 MOST_LOOSE = 16.0
@@ -42,6 +45,7 @@ def attacked(plan: Plan, *, users: int = USERS) -> Plan:
     kernel, dim = kernel_twin(plan), DIM
     if kernel.identity:
         dim = IDENTITY_DIM if plan.request.facts().bound >= 1.0 else CLIPPED_DIM
+        dim = dim if plan.request.record is None else RECORD_DIM
     repetitions = HASHED_REPETITIONS if kernel.hashed else REPETITIONS
     return feasible_miniature(plan, users=users, dim=dim, repetitions=repetitions, most_loose=MOST_LOOSE)
 
@@ -65,14 +69,27 @@ class Neighbors:
 
 def worst_neighbors(announcement: Announcement, seed: int, *, label_only: bool = False) -> Neighbors:
     """The neighbors, of those that are tried, with the largest Σ t²; with joint labels the class may change, too."""
-    family, layout = announcement.family(), announcement.layout()
-    pair = family.scaled_features(kernel_twin(announcement.plan).far_apart(family, seed))
-    tried = [pair]
-    if layout is not None:
-        moved = layout.scaled(pair[[0, 0]], np.array([0, 1]))
-        tried = [moved] if label_only else [*(layout.scaled(pair, np.array([0, c])) for c in (0, 1)), moved]
+    request = announcement.plan.request
+    pairs = [kernel_twin(announcement.plan).far_apart(announcement.family(), seed)]
+    if request.record is not None:
+        pairs = _record_pairs(request.record.moment_weight)
+    same, other = np.array([0, 0]), np.array([0, 1])
+    if not request.joint:
+        tried = [client_rows(announcement, pair, None) for pair in pairs]
+    else:
+        tried = [client_rows(announcement, pair[[0, 0]], other) for pair in pairs]
+        if not label_only:
+            tried += [client_rows(announcement, pair, classes) for pair in pairs for classes in (same, other)]
     neighbors = [Neighbors(other=second, first=first, second=second) for first, second in tried]
     return max(neighbors, key=lambda these: these.squared_shift)
+
+
+def _record_pairs(moment_weight: float) -> list[Float32]:
+    """Unit vectors in the plane, in many directions, with those at the furthest cosine, opposite and orthogonal."""
+    angles = 2.0 * np.pi * np.arange(RECORD_TURNS) / RECORD_TURNS
+    x, across = np.stack([np.cos(angles), np.sin(angles)], axis=1), np.stack([-np.sin(angles), np.cos(angles)], axis=1)
+    others = [turned(x, across, cosine) for cosine in (furthest_cosine(moment_weight), -1.0, 0.0)]
+    return [pair.astype(np.float32) * np.float32(0.9999) for other in others for pair in np.stack([x, other], axis=1)]
 
 
 def views(

@@ -19,7 +19,7 @@ from accounting.request import ALL_THERE
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Analyzer, Randomizer, Shuffler
-from verification.miniature import miniature
+from verification.miniature import WITHOUT_LABELS, miniature
 from verification.twins import TWINS
 
 FRONT_USERS, FRONT_REPETITIONS = 48, 64
@@ -74,9 +74,8 @@ def on_signs(request: PlanRequest) -> PlanRequest:
         **ALL_THERE,
         kernel="inner-product-signs",
         dim=1,
-        classes=None,
-        label_epsilon=None,
-        labels="separate",
+        **WITHOUT_LABELS,
+        epsilon=request.kde_epsilon,
         bias=None,
         bound=None,
     )

@@ -152,7 +152,11 @@ HONEST: list[dict[str, Any]] = [
     {"kernel": "laplacian"},
     IDENTITY,
 ]
-JOINT = {**IDENTITY, "classes": 2, "labels": "joint"}
+JOINT = {**IDENTITY, "classes": 2, "labels": "joint", "padded": 0}
+RECORD: dict[str, Any] = {
+    **IDENTITY, "classes": 2, "labels": "joint", "model": "discriminant", "moment_weight": 1.0, "padded": 256,
+    "accountant": "geometric",
+}  # fmt: skip
 GEOMETRIC = [{**changes, "accountant": "geometric"} for changes in (IDENTITY, JOINT)]
 """The rung only sets the noise level, and takes long to do so."""
 
@@ -178,7 +182,7 @@ class TestFindings:
         "changes",
         [
             POISSON,
-            *(pytest.param(one, marks=pytest.mark.slow) for one in (*HONEST, *GEOMETRIC) if one != POISSON),
+            *(pytest.param(one, marks=pytest.mark.slow) for one in (*HONEST, *GEOMETRIC, RECORD) if one != POISSON),
         ],
         ids=lambda one: "-".join(str(v) for v in one.values()),
     )

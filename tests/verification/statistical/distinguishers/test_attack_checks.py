@@ -361,9 +361,12 @@ class TestFaithfulPath:
         assert np.all(rows[:, REPETITIONS:] == 8.0)  # one message of each user
 
 
-SEPARATE: dict[str, Any] = {"classes": 3, "label_epsilon": 1.5}
+SEPARATE: dict[str, Any] = {"classes": 3, "label_epsilon": 1.5, "epsilon": 2.5}
 JOINT: dict[str, Any] = {
-    "kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint",
+    "kernel": "inner-product", "repetitions": None, "classes": 2, "labels": "joint", "padded": 0,
+}  # fmt: skip
+RECORD: dict[str, Any] = {
+    **JOINT, "model": "discriminant", "moment_weight": 0.5, "padded": 256, "accountant": "geometric",
 }  # fmt: skip
 LESS_NOISE: dict[str, Any] = {"accountant": "geometric"}
 """The rung that counts shifts leaves the attacks least room, and takes long to plan."""
@@ -396,11 +399,12 @@ class TestClassifier:
         "changes",
         [
             {},
+            RECORD,
             pytest.param({"dim": 64, "bound": 0.3}, marks=pytest.mark.slow),
             pytest.param(LESS_NOISE, marks=pytest.mark.slow),
             pytest.param({"dim": 64, **LESS_NOISE}, marks=pytest.mark.slow),
         ],
-        ids=["whole", "clipped", "whole, less noise", "clipped, less noise"],
+        ids=["whole", "rotated", "clipped", "whole, less noise", "clipped, less noise"],
     )
     def test_joint_labels_keep_theirs(self, changes: dict[str, Any]) -> None:
         outcome = found("classifier", subject(**JOINT | changes))

@@ -1,0 +1,45 @@
+"""How a published model ranks classes: by the linear rule of its plan, or by densities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from accounting import InvalidInputError
+from accounting.errors import require_choice
+from privkde.protocol.inputs import Rows
+from privkde.protocol.linear_rule import LinearRule
+from privkde.protocol.model import RULES, DensityModel, Floats, Label, query_blocks
+from privkde.storage.user_blocks import Progress, rows_per_block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ranking:
+    """Scores of queries for each class of a model. Making it does what has to be done once for all queries."""
+
+    model: DensityModel
+    classes: tuple[Label, ...]
+    """In the order of the columns of scores: all labels with a linear rule, else those that have a density."""
+    rule: str
+    """One of `accounting.classifier_model.MODELS`."""
+    linear: LinearRule | None
+
+    @staticmethod
+    def of(model: DensityModel, rule: str | None = None) -> Ranking:
+        """By the model's own rule or, where classes are ranked by densities, by another of `RULES`."""
+        linear = model.linear_rule()
+        if rule is not None and linear is not None:
+            raise InvalidInputError(f"rule={rule!r} for a model that is ranked by {model.ranked_by}; leave it out.")
+        if rule is not None:
+            require_choice("rule", rule, RULES)
+        classes = model.classes if linear is None else model.labels
+        return Ranking(model=model, classes=classes, rule=rule or model.ranked_by, linear=linear)
+
+    def scores(self, y: Rows, *, progress: Progress | None = None) -> Floats:
+        """One row for each query and one column for each class, the best class having the highest."""
+        if self.linear is None:
+            return self.model.ranked(self.model.densities(y, progress=progress), self.rule)
+        family, linear = self.model.announcements[0].family(), self.linear
+        blocks = query_blocks(family, y, self.model.basis, rows=rows_per_block(self.model.dim), progress=progress)
+        return np.concatenate([np.zeros((0, len(self.classes))), *(linear.scores(block) for _, block in blocks)])

@@ -1,0 +1,198 @@
+"""A linear classifier from published class sums, sizes and second moments, whose noise is known.
+
+Post-processing: nothing here touches private data. For class c with share π_c, mean μ_c and a covariance C that all
+classes share, the score of y is
+
+    a·(w_c·y − ½ (μ_c − μ)ᵀW(μ_c − μ) − w_c·μ) + ln π_c,    w_c = W(μ_c − μ),    W ≈ C⁻¹,    μ = Σ π_c μ_c
+
+Published sums are off by noise of a known size, and every step takes it for known: means are drawn towards their common
+mean by as much as noise explains, the spectrum of C is cleaned of it, and `a` restores the scale that a cautious W
+loses.
+Source: docs/proofs/moments.md, "What the analyzer does".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.isotonic import isotonic_regression
+
+Floats = NDArray[np.float64]
+
+N_BANDS = 8
+"""Parts of the spectrum in which means are shrunk separately."""
+LEAST_ENTRIES = 64
+"""Entries of means in a part of the spectrum: fewer do not tell signal from noise."""
+RIDGE = 0.5
+"""How much of the noise's spectral scale is added to cleaned eigenvalues before they are inverted."""
+LEAST_SHARE = 0.2
+"""Least eigenvalue of a covariance, in units of 1/d, the mean eigenvalue of second moments of unit vectors."""
+N_STEPS = 10
+"""Steps in which the estimated signal settles."""
+SURE = 3.0
+"""Deviations from which a difference is taken for more than noise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What a classifier is made from: estimates with independent errors of known standard deviation."""
+
+    n_users: int
+    sizes: Floats
+    size_deviation: float
+    sums: Floats
+    """Σ x of each class (rows)."""
+    deviation: float
+    """Of each entry of `sums`."""
+    moments: Floats | None = None
+    """Σ xxᵀ over all users."""
+    moment_deviation: float = 0.0
+    """Of entries on the diagonal of `moments`; those beside it have 1/√2 of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class LinearRule:
+    """Scores of queries for each class, with the signal and the noise of the means that they come from."""
+
+    weights: Floats
+    offsets: Floats
+    signal: float
+    """Estimated mean square distance of class means from their common mean."""
+    noise: float
+    """Mean square norm of the noise of a class mean."""
+
+    def scores(self, y: NDArray[np.floating]) -> Floats:
+        """One row for each query, one column for each class: log odds, if the model of the data were right."""
+        return np.asarray(y @ self.weights.T + self.offsets, dtype=np.float64)
+
+    @staticmethod
+    def of(published: Published) -> LinearRule:
+        """The linear discriminant or, without second moments, the nearest mean; both with class sizes.
+
+        Where means are not surely more than noise, second moments are left out: they would only give noise more weight.
+        """
+        means = ClassMeans.of(published)
+        dim = means.values.shape[1]
+        shrunk = means.shrunk()
+        if published.moments is None or not shrunk.telling:
+            spread = 1.0 - float(means.shares @ np.sum(shrunk.values**2, axis=1))
+            basis, spectrum, blur, n_bands = np.eye(dim), np.full(dim, spread / dim), 0.0, 1
+        else:
+            eigenvalues, basis = np.linalg.eigh(_covariance(published, means, shrunk))
+            blur = published.moment_deviation * math.sqrt(dim / 2.0) / published.n_users
+            spectrum = isotonic_regression(cleaned(eigenvalues, blur))
+            n_bands = max(1, min(N_BANDS, means.values.size // LEAST_ENTRIES))
+        spectrum = np.maximum(spectrum, LEAST_SHARE / dim)
+        inverse = 1.0 / (spectrum + RIDGE * blur)
+        turned = dataclasses.replace(means, values=means.values @ basis)
+        bands = (turned.band(part) for part in np.array_split(np.arange(dim), n_bands))
+        final = dataclasses.replace(means, values=np.concatenate([band.shrunk().values for band in bands], axis=1))
+        apart = final.values - final.center
+        energy = means.shares @ apart**2
+        certain = float(energy @ (inverse**2 * spectrum))
+        scale = float(energy @ inverse) / certain if certain > 0.0 else 1.0
+        weights = scale * apart * inverse
+        offsets = np.log(means.shares) - 0.5 * np.sum(weights * apart, axis=1) - weights @ final.center
+        return LinearRule(
+            weights=weights @ basis.T,
+            offsets=offsets,
+            signal=dim * shrunk.signal,
+            noise=dim * float(means.shares @ means.noise),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassMeans:
+    """Noisy means of the classes (rows), or some of their coordinates, with the classes' shares of all users."""
+
+    shares: Floats
+    values: Floats
+    noise: Floats
+    """Variance of the noise in an entry of each class."""
+    signal: float = 0.0
+    """Variance of an entry among the true means, as estimated; 0 before that."""
+    signal_error: float = 0.0
+    """Standard deviation of that estimate if there were no signal."""
+
+    @staticmethod
+    def of(published: Published) -> ClassMeans:
+        """Sizes are made to add up to n; one below its own error is taken for that error."""
+        sizes = published.sizes + (published.n_users - published.sizes.sum()) / len(published.sizes)
+        sizes = np.maximum(sizes, max(1.0, published.size_deviation))
+        return ClassMeans(
+            shares=sizes / sizes.sum(),
+            values=published.sums / sizes[:, None],
+            noise=(published.deviation / sizes) ** 2,
+        )
+
+    def band(self, part: NDArray[np.intp]) -> ClassMeans:
+        """Some of the coordinates."""
+        return dataclasses.replace(self, values=self.values[:, part])
+
+    @property
+    def center(self) -> Floats:
+        """μ = Σ π_c μ_c."""
+        return np.asarray(self.shares @ self.values)
+
+    @property
+    def center_noise(self) -> float:
+        """Variance of the noise in an entry of μ."""
+        return float(self.shares**2 @ self.noise)
+
+    @property
+    def noise_around(self) -> Floats:
+        """Variance of the noise in an entry of μ_c − μ: (1 − 2π_c)s_c² + Σ π²s²."""
+        return np.maximum((1.0 - 2.0 * self.shares) * self.noise + self.center_noise, 1e-300)
+
+    def shrunk(self) -> ClassMeans:
+        """Means drawn towards μ: if signals have variance t, the best linear estimate keeps t/(t + ν_c) of μ_c − μ.
+
+        Each class has an unbiased estimate of t: the mean square of its entries less their noise ν_c. They are weighted
+        by their precision at the t found before.
+        """
+        noise, center, signal = self.noise_around, self.center, 0.0
+        squares = np.mean((self.values - center) ** 2, axis=1)
+        for _ in range(N_STEPS):
+            weights = ((noise.min() + signal) / (noise + signal)) ** 2
+            signal = max(0.0, float(weights @ (squares - noise) / weights.sum()))
+        kept = signal / (signal + noise)
+        error = math.sqrt(2.0 / self.values.shape[1]) * float(np.linalg.norm(weights * noise)) / float(weights.sum())
+        drawn = center + kept[:, None] * (self.values - center)
+        return dataclasses.replace(self, values=drawn, signal=signal, signal_error=error)
+
+    @property
+    def telling(self) -> bool:
+        """Whether the estimated signal is surely more than noise."""
+        return self.signal > SURE * self.signal_error
+
+
+def _covariance(published: Published, means: ClassMeans, shrunk: ClassMeans) -> Floats:
+    """Second moments less what the class means explain, the expected μμᵀ given the noisy means.
+
+    The trace of second moments is 1 for unit vectors, and taken for 1 unless it is surely another.
+    """
+    moments = np.asarray(published.moments) / published.n_users
+    dim, trace = len(moments), float(np.trace(moments))
+    error = published.moment_deviation * math.sqrt(dim) / published.n_users
+    missing = 0.0 if abs(trace - 1.0) > SURE * error else 1.0 - trace
+    center, apart, noise = means.center, shrunk.values - means.center, means.noise_around
+    left = float(means.shares @ (shrunk.signal * noise / (shrunk.signal + noise)))
+    spherical = missing / dim + means.center_noise - left
+    return np.asarray(moments - np.outer(center, center) - (apart.T * means.shares) @ apart + spherical * np.eye(dim))
+
+
+def cleaned(values: Floats, blur: float) -> Floats:
+    """Eigenvalues λ of a symmetric matrix plus symmetric Gaussian noise of spectral scale σ: λ ↦ λ − 2σ² Re g(λ).
+
+    g(λ) = (1/d) Σ 1/(λ − λ_k), smoothed over σ/√d: the best estimate that keeps the eigenvectors, for large d.
+    Source: Bun, Allez, Bouchaud and Potters, IEEE Transactions on Information Theory 62 (2016).
+    """
+    if blur == 0.0:
+        return values
+    apart = values[:, None] - values[None, :]
+    transform = np.mean(apart / (apart**2 + blur**2 / len(values)), axis=1)
+    return np.asarray(values - 2.0 * blur**2 * transform)

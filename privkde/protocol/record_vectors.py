@@ -1,0 +1,108 @@
+"""Joint labels in one vector: a client rotates features, second moments and label together (docs/proofs/moments.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.fft import dct, idct
+
+from accounting import InvalidInputError
+from accounting.kernels import KernelFacts
+from accounting.record_vector import TRANSFORM_ERROR, RecordVector
+from privkde.draws.randomness import public_stream
+from privkde.kernels.norms import row_norms
+from privkde.kernels.public_draws import signs
+from privkde.protocol.joint_labels import checked_classes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RecordLayout:
+    """v(x, c) of every user, its rotation, and how published sums are read.
+
+    The rotation is public: signs, then a cosine transform over all coordinates.
+    """
+
+    vector: RecordVector
+    bound: float
+    scales: NDArray[np.float32]
+    """What each coordinate is multiplied by before the transform: its sign, and β or √2·β in the second moments."""
+
+    @staticmethod
+    def of(facts: KernelFacts, public_seed: str) -> RecordLayout | None:
+        """The layout of a plan whose records are rotated as one vector; None for other plans."""
+        return None if facts.record is None else _drawn(facts.record, facts.bound, public_seed)
+
+    @property
+    def n_classes(self) -> int:
+        """The number of classes."""
+        return self.vector.n_classes
+
+    def scaled(self, vectors: NDArray[np.float32], classes: NDArray[np.integer] | None) -> NDArray[np.float32]:
+        """The rotated v(x, c)/R of every user (rows), clipped to [−1, 1]."""
+        v, users = self.vector, np.arange(len(vectors))
+        numbers = checked_classes(classes, len(vectors), v.n_classes)
+        rows = np.zeros((len(vectors), v.padded), np.float32)
+        rows[:, : v.n_classes * v.dim].reshape(len(vectors), v.n_classes, v.dim)[users, numbers] = vectors
+        at = v.n_classes * v.dim
+        for i in range(v.dim if v.n_moments else 0):
+            np.multiply(vectors[:, i : i + 1], vectors[:, i:], out=rows[:, at : at + v.dim - i])
+            at += v.dim - i
+        rows[users, at + numbers] = np.float32(math.sqrt(v.size_weight))
+        rows *= self.scales
+        before = row_norms(rows)
+        rotated: NDArray[np.float32] = dct(rows, type=2, norm="ortho", axis=1, overwrite_x=True)
+        if not np.all(np.abs(row_norms(rotated) - before) <= 2.0 * TRANSFORM_ERROR * before):
+            raise InvalidInputError("the rotation changes lengths: the cosine transform of this machine is not exact.")
+        rotated *= np.float32(1.0 / self.bound)
+        return np.clip(rotated, -1.0, 1.0, out=rotated)
+
+    def unrotated(self, sums: Floats) -> Floats:
+        """Estimates of Σ v(x_u, c_u), one for each coordinate that is not padding, from published sums.
+
+        What clipping takes is given back (`RecordVector.clipped_share`).
+        """
+        v = self.vector
+        back = np.asarray(idct(sums, type=2, norm="ortho"))[: v.n_coordinates]
+        return back * np.sign(self.scales[: v.n_coordinates]) / (1.0 - v.clipped_share(self.bound))
+
+    def split(self, sums: Floats, n_users: int) -> tuple[Floats, Floats]:
+        """Σ x of each class (rows) and the estimated number of users of each class, from published sums."""
+        v, back = self.vector, self.unrotated(sums)
+        features = back[: v.n_classes * v.dim].reshape(v.n_classes, v.dim)
+        return features, back[-v.n_classes :] / math.sqrt(v.size_weight)
+
+    def second_moments(self, sums: Floats) -> Floats:
+        """Σ xxᵀ over all users, from published sums."""
+        v = self.vector
+        upper = np.triu_indices(v.dim)
+        entries = self.unrotated(sums)[v.n_classes * v.dim : -v.n_classes]
+        matrix = np.zeros((v.dim, v.dim))
+        matrix[upper] = entries / _moment_scales(v)
+        return matrix + np.triu(matrix, 1).T
+
+    def noise_deviation(self, n_users: int, bitsum_variance: float) -> float:
+        """Standard deviation of one coordinate of `unrotated`."""
+        return self.vector.noise_deviation(self.bound, n_users, bitsum_variance)
+
+
+@lru_cache(maxsize=4)
+def _drawn(vector: RecordVector, bound: float, public_seed: str) -> RecordLayout:
+    scales = signs(public_stream(public_seed).child("record"), vector.padded).astype(np.float32)
+    start = vector.n_classes * vector.dim
+    scales[start : start + vector.n_moments] *= _moment_scales(vector).astype(np.float32)
+    scales.flags.writeable = False
+    return RecordLayout(vector=vector, bound=bound, scales=scales)
+
+
+def _moment_scales(vector: RecordVector) -> Floats:
+    """β on the diagonal and √2·β beside it, in the order of svec."""
+    if not vector.n_moments:
+        return np.zeros(0)
+    rows, columns = np.triu_indices(vector.dim)
+    return math.sqrt(vector.moment_weight) * np.where(rows == columns, 1.0, math.sqrt(2.0))

@@ -1,0 +1,259 @@
+"""The analyzer's linear rule: the textbook's where there is no noise, the largest class where there is nothing else.
+
+Data and noise are drawn with fixed seeds; no test here is statistical about privacy. Margins are wide.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from privkde.protocol.linear_rule import LEAST_SHARE, N_BANDS, ClassMeans, LinearRule, Published, cleaned
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+
+
+def sample(
+    sizes: list[int], dim: int, *, apart: float, seed: int, spread: tuple[float, float] = (0.4, 1.6)
+) -> tuple[Floats, Numbers]:
+    """Gaussian classes with one covariance, whose eigenvalues are spread around 1/d; means about `apart` from 0."""
+    rng = np.random.default_rng(seed)
+    basis, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
+    root = basis * np.sqrt(np.linspace(*spread, dim) / dim)
+    means = rng.normal(size=(len(sizes), dim)) * apart / math.sqrt(dim)
+    classes = np.repeat(np.arange(len(sizes)), sizes)
+    return means[classes] + rng.normal(size=(len(classes), dim)) @ root.T, classes
+
+
+def published(
+    x: Floats, classes: Numbers, n_classes: int, *, deviation: float = 0.0, seed: int = 1, moments: bool = True
+) -> Published:
+    """What a collection would publish, with independent noise; β = γ = 1."""
+    rng, dim = np.random.default_rng(seed), x.shape[1]
+    own = classes[:, None] == np.arange(n_classes)
+    noise = rng.normal(size=(dim, dim)) * deviation
+    symmetric = np.triu(noise, 1) / math.sqrt(2.0)
+    return Published(
+        n_users=len(x),
+        sizes=own.sum(axis=0) + deviation * rng.normal(size=n_classes),
+        size_deviation=deviation,
+        sums=own.T.astype(float) @ x + deviation * rng.normal(size=(n_classes, dim)),
+        deviation=deviation,
+        moments=x.T @ x + np.diag(np.diag(noise)) + symmetric + symmetric.T if moments else None,
+        moment_deviation=deviation if moments else 0.0,
+    )
+
+
+def accuracy(rule: LinearRule, x: Floats, classes: Numbers) -> float:
+    return float(np.mean(np.argmax(rule.scores(x), axis=1) == classes))
+
+
+# --- no noise
+
+
+@pytest.mark.parametrize("sizes", [[500, 500], [900, 300, 100], [200] * 6])
+@pytest.mark.parametrize("dim", [2, 5, 20])
+def test_without_noise_it_is_the_textbook_s_discriminant(sizes: list[int], dim: int) -> None:
+    """Differences of scores are those of scikit-learn, which divides the covariance by n as well."""
+    x, classes = sample(sizes, dim, apart=0.7, seed=dim)
+    found = LinearRule.of(published(x, classes, len(sizes)))
+    textbook = LinearDiscriminantAnalysis(solver="lsqr").fit(x, classes)
+    scores, expected = found.scores(x[:50]), x[:50] @ textbook.coef_.T + textbook.intercept_
+    if len(sizes) == 2:
+        assert scores[:, 1] - scores[:, 0] == pytest.approx(expected[:, 0], abs=1e-6)
+    else:
+        assert scores - scores[:, :1] == pytest.approx(expected - expected[:, :1], abs=1e-6)
+    assert (found.noise, found.signal > 0.1) == (0.0, True)
+
+
+def test_without_second_moments_it_is_the_nearest_mean_with_sizes() -> None:
+    x, classes = sample([600, 300, 100], 6, apart=0.7, seed=3)
+    given = published(x, classes, 3, moments=False)
+    found = LinearRule.of(given)
+    means = given.sums / given.sizes[:, None]
+    shares = given.sizes / given.sizes.sum()
+    variance = (1.0 - shares @ np.sum(means**2, axis=1)) / 6.0
+    queries = x[::37]
+    squares = np.sum((queries[:, None] - means) ** 2, axis=2)
+    expected = -squares / (2.0 * max(variance, LEAST_SHARE / 6.0)) + np.log(shares)
+    scores = found.scores(queries)
+    assert scores - scores[:, :1] == pytest.approx(expected - expected[:, :1], abs=1e-6)
+
+
+@pytest.mark.parametrize("moments", [True, False])
+def test_classes_may_be_listed_in_any_order(moments: bool) -> None:
+    x, classes = sample([500, 300, 200, 50], 12, apart=0.6, seed=4)
+    given = published(x, classes, 4, deviation=10.0, moments=moments)
+    order = np.array([2, 0, 3, 1])
+    turned = dataclasses.replace(given, sizes=given.sizes[order], sums=given.sums[order])
+    found = LinearRule.of(turned).scores(x[:40])
+    assert found == pytest.approx(LinearRule.of(given).scores(x[:40])[:, order], rel=1e-6, abs=1e-6)
+
+
+def test_a_rotation_of_all_vectors_changes_no_score() -> None:
+    x, classes = sample([500, 300, 200], 12, apart=0.6, seed=5)
+    given = published(x, classes, 3, deviation=5.0)
+    turn, _ = np.linalg.qr(np.random.default_rng(6).normal(size=(12, 12)))
+    assert given.moments is not None
+    turned = dataclasses.replace(given, sums=given.sums @ turn, moments=turn.T @ given.moments @ turn)
+    expected = LinearRule.of(given).scores(x[:40])
+    assert LinearRule.of(turned).scores(x[:40] @ turn) == pytest.approx(expected, rel=1e-6, abs=1e-6)
+
+
+# --- much noise
+
+
+@pytest.mark.parametrize(("moments", "below"), [(True, 0.05), (False, 0.001)])
+def test_where_there_is_only_noise_the_largest_class_is_predicted(moments: bool, below: float) -> None:
+    """No class differs from another. Eight bands follow the noise a little, one band does not."""
+    x, classes = sample([6_000, 2_000, 1_000, 1_000], 30, apart=0.0, seed=7)
+    for seed in range(5):
+        rule = LinearRule.of(published(x, classes, 4, deviation=100.0, seed=seed, moments=moments))
+        assert np.mean(np.argmax(rule.scores(x), axis=1) == 0) > 1.0 - 3.0 * below
+        assert accuracy(rule, x, classes) > 0.6 - below
+        assert rule.signal < rule.noise
+
+
+def unshrunk(given: Published, x: Floats) -> Floats:
+    """Scores with means as they were published and a covariance whose noise is not known of."""
+    means = given.sums / np.maximum(given.sizes, 1.0)[:, None]
+    shares = np.maximum(given.sizes, 1.0) / np.maximum(given.sizes, 1.0).sum()
+    assert given.moments is not None
+    values, basis = np.linalg.eigh(given.moments / given.n_users - (means.T * shares) @ means)
+    inverse = (basis / np.maximum(values, LEAST_SHARE / len(values))) @ basis.T
+    return np.asarray(x @ inverse @ means.T - 0.5 * np.sum(means @ inverse * means, axis=1) + np.log(shares))
+
+
+def test_known_noise_that_is_taken_for_known_beats_noise_that_is_not() -> None:
+    """Many unequal classes, eight draws of the noise, and never below the largest class."""
+    sizes = [4_000, 2_000, 1_000, 600, 400, 300, 300, 200, 100, 100]
+    x, classes = sample(sizes, 30, apart=0.5, seed=8)
+    largest, rules, plain = sizes[0] / sum(sizes), [], []
+    for seed in range(8):
+        given = published(x, classes, len(sizes), deviation=60.0, seed=seed)
+        rules.append(accuracy(LinearRule.of(given), x, classes))
+        plain.append(float(np.mean(np.argmax(unshrunk(given, x), axis=1) == classes)))
+    exact = accuracy(LinearRule.of(published(x, classes, len(sizes))), x, classes)
+    assert all(known > other for known, other in zip(rules, plain, strict=True))
+    assert np.mean(rules) > np.mean(plain) + 0.04
+    assert min(rules) > largest
+    assert exact > largest + 0.1
+
+
+def test_less_noise_is_never_much_worse() -> None:
+    x, classes = sample([3_000, 1_000, 500], 20, apart=0.8, seed=9)
+    found = [
+        np.mean([accuracy(LinearRule.of(published(x, classes, 3, deviation=s, seed=i)), x, classes) for i in range(4)])
+        for s in (0.0, 10.0, 50.0, 250.0)
+    ]
+    assert all(better > worse - 0.01 for better, worse in itertools.pairwise(found))
+    assert found[0] > 0.95
+    assert 0.7 < found[-1] < 0.95, "the largest class alone would be 0.67"
+
+
+# --- steps
+
+
+def test_shrinkage_has_its_limits() -> None:
+    rng = np.random.default_rng(10)
+    true = rng.normal(size=(4, 5_000))
+    shares = np.array([0.4, 0.3, 0.2, 0.1])
+    for noise in (1e-4, 1.0, 1e4):
+        noises = noise / shares
+        values = true + rng.normal(size=true.shape) * np.sqrt(noises)[:, None]
+        means = ClassMeans(shares=shares, values=values, noise=noises)
+        shrunk = means.shrunk()
+        kept = np.linalg.norm(shrunk.values - means.center, axis=1) / np.linalg.norm(values - means.center, axis=1)
+        if noise < 1.0:
+            assert kept == pytest.approx(np.ones(4), abs=2e-3)
+        elif noise > 1.0:
+            assert np.max(kept) < 0.2
+        else:
+            assert np.all(np.diff(kept) < 0.0), "smaller classes are noisier and shrunk more"
+            truth = true - shares @ true
+            apart = [np.sum((each.values - means.center - truth) ** 2) for each in (means, shrunk)]
+            assert apart[1] < 0.6 * apart[0]
+        assert shrunk.center.shape == (5_000,)
+
+
+def test_means_without_noise_are_kept() -> None:
+    """A regression: weights underflowed where the noise is 0, and all means were drawn to the center."""
+    values = np.array([[0.5, 0.0], [-0.5, 0.2]])
+    means = ClassMeans(shares=np.array([0.5, 0.5]), values=values, noise=np.zeros(2)).shrunk()
+    assert means.values == pytest.approx(values, rel=1e-12)
+    assert means.signal > 0.0
+
+
+def test_the_noise_around_the_common_mean_is_that_of_a_simulation() -> None:
+    """(1 − 2π_c)s_c² + Σ π²s², against 400,000 draws: within 2 %, many times their standard deviation of 0.2 %."""
+    shares, noise = np.array([0.6, 0.3, 0.1]), np.array([0.5, 1.0, 9.0])
+    draws = np.random.default_rng(11).normal(size=(3, 400_000)) * np.sqrt(noise)[:, None]
+    means = ClassMeans(shares=shares, values=draws, noise=noise)
+    assert np.var(draws - means.center, axis=1) == pytest.approx(means.noise_around, rel=0.02)
+    assert np.var(means.center) == pytest.approx(means.center_noise, rel=0.02)
+
+
+def test_cleaned_eigenvalues_are_nearer_to_the_truth() -> None:
+    """Against vᵀAv, which no estimate with the noisy eigenvectors v can beat."""
+    rng, dim, sigma = np.random.default_rng(12), 300, 0.5
+    truth = np.diag(np.linspace(0.2, 2.0, dim))
+    noise = np.triu(rng.normal(size=(dim, dim)), 1) * sigma / math.sqrt(dim)
+    noise += noise.T + np.diag(rng.normal(size=dim) * sigma * math.sqrt(2.0 / dim))
+    values, vectors = np.linalg.eigh(truth + noise)
+    best = np.sum(vectors * (truth @ vectors), axis=0)
+    found = cleaned(values, sigma)
+    assert np.mean((found - best) ** 2) < 0.1 * np.mean((values - best) ** 2)
+    assert np.array_equal(cleaned(values, 0.0), values)
+
+
+def test_the_scale_keeps_log_odds_honest() -> None:
+    """With a cautious inverse the mean log odds still tell how often the prediction is right, within a tenth."""
+    x, classes = sample([2_000, 2_000], 20, apart=0.5, seed=13)
+    rule = LinearRule.of(published(x, classes, 2, deviation=30.0))
+    scores = rule.scores(x)
+    sure = 1.0 / (1.0 + np.exp(-np.abs(scores[:, 1] - scores[:, 0])))
+    assert np.mean(sure) == pytest.approx(accuracy(rule, x, classes), abs=0.1)
+
+
+# --- unusual input
+
+
+@pytest.mark.parametrize("moments", [True, False])
+@pytest.mark.parametrize("dim", [1, 2, N_BANDS - 1, N_BANDS])
+def test_few_dimensions(dim: int, moments: bool) -> None:
+    x, classes = sample([500, 400], dim, apart=2.0, seed=14 + dim)
+    rule = LinearRule.of(published(x, classes, 2, deviation=2.0, moments=moments))
+    assert rule.weights.shape == (2, dim)
+    assert accuracy(rule, x, classes) > 0.56
+
+
+@pytest.mark.parametrize("moments", [True, False])
+@pytest.mark.parametrize("deviation", [0.0, 20.0])
+def test_a_class_without_users_is_hardly_ever_predicted(deviation: float, moments: bool) -> None:
+    x, classes = sample([1_000, 0, 900], 10, apart=1.0, seed=15)
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    rule = LinearRule.of(published(x, classes, 3, deviation=deviation, moments=moments))
+    assert np.mean(np.argmax(rule.scores(x), axis=1) == 1) < 0.02
+    assert accuracy(rule, x, classes) > 0.7
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1.0, 1e6])
+@pytest.mark.parametrize("moments", [None, np.zeros((5, 5)), np.full((5, 5), -1e3), 1e6 * np.eye(5)])
+@pytest.mark.parametrize("size", [-50.0, 0.0, 10.0, 1e9])
+def test_whatever_is_published_scores_are_finite(size: float, moments: Floats | None, deviation: float) -> None:
+    for sums in (np.zeros((3, 5)), np.full((3, 5), 1e6), np.arange(15.0).reshape(3, 5)):
+        given = Published(
+            n_users=100, sizes=np.array([size, 50.0, 50.0]), size_deviation=deviation, sums=sums, deviation=deviation,
+            moments=moments, moment_deviation=0.0 if moments is None else deviation,
+        )  # fmt: skip
+        rule = LinearRule.of(given)
+        assert np.all(np.isfinite(rule.scores(np.vstack([np.eye(5), np.zeros(5)]))))
+        assert math.isfinite(rule.signal)
+        assert math.isfinite(rule.noise)
