@@ -606,7 +606,10 @@ def test_packets_need_no_vectors_and_vectors_no_announcement(
     planned = ["--plan", str(shop / "plan.json")]
     for command, complaint in (
         (counted(shop), "nothing would be kept"),
-        (["collect", data, *planned, "-o", model, "--reports", model], "--counts, --reports and --seeded are for packets"),
+        (
+            ["collect", data, *planned, "-o", model, "--reports", model],
+            "--counts, --reports and --seeded are for packets",
+        ),
         (counted(shop, "--counts", model, "--bandwidth", "2"), "--bandwidth is for vectors"),
         (counted(shop, "--counts", model, "--packets", model), "--packets is for vectors"),
         (["collect", data, *planned], "give one file of vectors and -o MODEL"),
