@@ -154,7 +154,7 @@ def test_from_texts_to_words(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         "--repetitions",
         "48",
         "--epsilon",
-        "4",
+        "8",
         "--delta",
         "1e-5",
         "--accountant",
