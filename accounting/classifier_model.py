@@ -51,32 +51,41 @@ def chosen_model(
     `auto` leaves them out only if they take too many messages or drown in their noise. β² = 1 takes a quarter of the
     noise off the moments and adds 6 % to that of the means. The limits were fixed on parts of training sets.
     """
-    counts = {moments: _vector(dim, n_classes, weight).n_coordinates for moments, weight in ((False, 0.0), (True, 0.5))}
+    bare, free = (_vector(dim, n_classes, weight) for weight in (0.0, FREE_WEIGHT))
+    counts = {False: bare.n_coordinates, True: free.n_coordinates}
     sigma = GaussianMechanism.calibrate(epsilon, delta, 2.0 * math.sqrt(n_releases)).standard_deviation
-    blur = sigma / math.sqrt(FREE_WEIGHT) * math.sqrt(dim / 2.0) * dim / n_users
+    blur = free.noise_of_moments(sigma, n_users)
+    clear = free.noise_of_mean(sigma, n_users / n_classes) ** 2 <= CLEAR_MEANS
+    weighty = clear and blur >= BLURRED
+    whole = _vector(dim, n_classes, WEIGHTY) if weighty else free
     reason = f"model {model}: as asked for"
     if model == AUTO:
         model = DISCRIMINANT
+        left = whole.noise_of_moments(_noise(whole, sigma), n_users)
         reason = (
-            f"model discriminant: second moments are collected with the sums; their noise is {blur:.2g} of their mean"
+            f"model discriminant: second moments cost {'little' if weighty else 'nothing'}; their noise is about"
+            f" {left:.2g} times their mean eigenvalue"
         )
         if counts[True] > most_messages:
             model = MEAN
             reason = f"model mean: second moments would take {counts[True]:,} messages, more than {most_messages:,.0f}"
         elif blur > DROWNED:
-            model, reason = MEAN, f"model mean: the noise of second moments would be {blur:.2g} times their mean"
+            model = MEAN
+            reason = f"model mean: the noise of second moments would be {blur:.2g} times their mean eigenvalue"
     moments = model == DISCRIMINANT
     if counts[moments] > most_messages:
         raise InfeasibleError(
             f"model={model!r} takes {counts[moments]:,} messages per user, more than max_messages={most_messages:g};"
             " raise max_messages, or project the vectors to fewer dimensions (basis)."
         )
-    clear = dim * (sigma * n_classes / n_users) ** 2 <= CLEAR_MEANS
-    weight = 0.0 if not moments else WEIGHTY if clear and blur >= BLURRED else FREE_WEIGHT
-    vector = _vector(dim, n_classes, weight)
-    noise = sigma * math.sqrt(vector.squared_distance) / 2.0
-    padded = padded_length(vector, n_users, noise, most_messages)
+    vector = whole if moments else bare
+    padded = padded_length(vector, n_users, _noise(vector, sigma), most_messages)
     return ModelChoice(model=model, vector=dataclasses.replace(vector, padded=padded), reason=reason)
+
+
+def _noise(vector: RecordVector, sigma: float) -> float:
+    """Standard deviation for this vector, if `sigma` is that for vectors which move by 2."""
+    return sigma * math.sqrt(vector.squared_distance) / 2.0
 
 
 def _vector(dim: int, n_classes: int, weight: float) -> RecordVector:

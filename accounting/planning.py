@@ -6,8 +6,9 @@ import dataclasses
 import math
 
 from accounting.choosing import Choice, Progress, choose, silent
-from accounting.classifier_model import TELLING_DEVIATIONS
+from accounting.classifier_model import DENSITY, TELLING_DEVIATIONS
 from accounting.comparing import label_advice
+from accounting.mechanisms import BitsumProtocol
 from accounting.plan import Plan, assemble
 from accounting.request import PlanRequest
 
@@ -101,8 +102,21 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
     protocol, rung, reasons = choice or choose(request, say)
     reasons = reasons if model is None else (model.reason, *reasons)
     if request.joint:
+        reasons = (*reasons, *_linear_noise(request, protocol))
         deviation = request.facts().size_deviation(request.users, protocol.variance(request.users))
         least = math.ceil(TELLING_DEVIATIONS * deviation)
         reasons = (*reasons, f"a class of fewer than {least:,} users does not stand out from the noise of its size")
     say(f"ladder at these parameters ({protocol.name})")
     return assemble(request, protocol, rung, reasons)
+
+
+def _linear_noise(request: PlanRequest, protocol: BitsumProtocol) -> list[str]:
+    """How noisy is what a linear model is made from, for an even share of the users; nothing for densities."""
+    record, n = request.record, request.users
+    if record is None or request.model == DENSITY:
+        return []
+    deviation = record.noise_deviation(request.facts().bound, n, protocol.variance(n))
+    moments = record.noise_of_moments(deviation, n)
+    and_moments = f", of second moments {moments:.2g} times their mean eigenvalue" if moments else ""
+    mean = record.noise_of_mean(deviation, request.users_per_density)
+    return [f"noise of a class mean (even classes) {mean:.2g}{and_moments}; vectors have norm 1"]

@@ -2,7 +2,7 @@
 
     v(x, c) = (e_c ⊗ x, β·svec(xxᵀ), γ·e_c)        for ‖x‖ ≤ 1 and class c of m
 
-svec lists the upper triangle of a symmetric matrix, entries beside the diagonal times √2, so that ‖svec(xxᵀ)‖ = ‖x‖².
+svec lists each entry of a symmetric matrix once, those beside the diagonal times √2, so that ‖svec(xxᵀ)‖ = ‖x‖².
 Rounded sums of such vectors are sums of each class, the matrix of second moments, and sizes of the classes.
 Source: docs/proofs/moments.md.
 """
@@ -95,6 +95,16 @@ class RecordVector:
         square = bound**2
         rounding = n_users * (square - min(square, self.squared_norm / self.padded))
         return math.sqrt(rounding + 4.0 * square * bitsum_variance) / (1.0 - self.clipped_share(bound))
+
+    def noise_of_mean(self, deviation: float, size: float) -> float:
+        """Norm of the noise of a class mean, of so many users; vectors have norm 1."""
+        return deviation * math.sqrt(self.dim) / size
+
+    def noise_of_moments(self, deviation: float, n_users: int) -> float:
+        """Spectral scale of the noise of the second moments, in units of their mean eigenvalue 1/d; 0 without them."""
+        if not self.moment_weight:
+            return 0.0
+        return deviation * math.sqrt(self.dim / (2.0 * self.moment_weight)) * self.dim / n_users
 
 
 def padded_length(vector: RecordVector, n_users: int, noise: float, most: float) -> int:

@@ -300,10 +300,10 @@ class PlanRequest:
     def _check_model(self) -> None:
         if self.model != AUTO and not self.joint:
             raise InvalidInputError(f"model={self.model!r} without joint labels; give classes and labels='joint'.")
-        if self.model == DISCRIMINANT and not self._rotates_records:
+        if self.model == DISCRIMINANT and (not self._rotates_records or self.padded == 0):
             raise InvalidInputError(
-                "model='discriminant' needs kernel 'inner-product', delta > 0 and accountant 'auto' or 'geometric';"
-                " change these, or choose another model."
+                "model='discriminant' needs one rotated vector for a record: kernel 'inner-product', delta > 0,"
+                " accountant 'auto' or 'geometric', and no padded=0; change these, or choose another model."
             )
         planned = self.moment_weight is None and not self.padded
         named = self._rotates_records and bool(self.padded) and self.moment_weight is not None
@@ -325,9 +325,8 @@ class PlanRequest:
             )
         if self.separate and not self._parts_fit():
             raise InvalidInputError(
-                f"label_epsilon={self.label_epsilon!r} in each of {self.releases} releases and features_epsilon="
-                f"{self.features_epsilon!r} leave nothing, or are more than epsilon={self.epsilon!r}, which is for the"
-                " whole record; reduce them, or raise epsilon."
+                f"{self._parts_in_words()} epsilon={self.epsilon!r}, which is for features and label together; reduce"
+                " what is given for a part, or raise epsilon."
             )
         if self.classes is not None and self.users < 2 * self.classes:
             raise InvalidInputError(
@@ -370,6 +369,13 @@ class PlanRequest:
     def _parts_fit(self) -> bool:
         parts = (self.kde_epsilon, self._all_label_epsilon)
         return min(parts) > 0.0 and math.fsum(parts) <= self.epsilon
+
+    def _parts_in_words(self) -> str:
+        """The parts of ε that were given and do not fit; a label's part that is not positive is what was left."""
+        times = "" if self.releases == 1 else f" in each of {self.releases} releases"
+        label = f"label_epsilon={self.label_epsilon!r}{times}" if (self.label_epsilon or 0.0) > 0.0 else ""
+        features = "" if self.features_epsilon is None else f"features_epsilon={self.features_epsilon!r}"
+        return f"{label} and {features} are more than" if label and features else f"{label}{features} leaves nothing of"
 
     @property
     def n_protocols(self) -> int:

@@ -93,6 +93,13 @@ class LabeledSet:
         """The share of test items that are right."""
         return float(np.mean(predicted == self.y_test))
 
+    def distance(self) -> float:
+        """From a user's class mean to the nearest other one, on average over users."""
+        exact = self.published()
+        means = exact.sums / exact.sizes[:, None]
+        apart = np.linalg.norm(means[:, None] - means, axis=2) + np.diag(np.full(len(means), np.inf))
+        return float(exact.sizes @ apart.min(axis=1) / exact.sizes.sum())
+
     def published(
         self, seed: int = 0, deviation: float = NO_NOISE, weights: tuple[float, float] = (1.0, 1.0)
     ) -> Published:
@@ -141,12 +148,13 @@ def private(data: LabeledSet, epsilon: float, seed: int) -> tuple[float, Row]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         fitted.fit(data.x, data.y)
-    request = fitted.plan_.request
+    request, linear = fitted.plan_.request, fitted.ranking_.linear
     return data.accuracy(fitted.predict(data.x_test)), {
         "model": request.model,
         "moment_weight": request.moment_weight,
         "messages": fitted.plan_.messages_per_user,
         "bytes": fitted.plan_.bits_per_user / 8.0,
+        "noise of a mean": None if linear is None else float(np.sqrt(linear.noise)),
     }
 
 
@@ -221,6 +229,7 @@ def main() -> None:
             "tests": len(data.y_test),
             "dim": data.x.shape[1],
             "classes": int(data.y.max()) + 1,
+            "distance between means": data.distance(),
         }
         origin = about("python -m benchmarks.classifier", sys.argv[1:], time.monotonic() - start)
         found[data.name] = {"data": data.name, **facts, "without privacy": exact, "rows": rows, "about": origin}

@@ -211,7 +211,7 @@ def test_releases_and_pictures(toy: Plan, tmp_path: Path) -> None:
 
 OF_THE_PLAN = (
     "adaptive-budget", "plan-verifies", "kernel-means", "users-counted-once", "client-domain", "touched-instances",
-    "central-sensitivity",
+    "central-sensitivity", "independent-draws",
 )  # fmt: skip
 
 

@@ -33,6 +33,7 @@ from accounting.composition.shifted import (
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
+from accounting.numerics.effort import require_time
 from accounting.numerics.losses import DominatingLoss
 from accounting.numerics.pmf import Array, binomial
 from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_table
@@ -95,6 +96,7 @@ class Rest:
 
     def delta(self, budget: float, epsilon: Array) -> Array:
         """The bound for Σ t² ≤ budget: a row for each cut, a column for each ε. Any order is valid for any ε."""
+        require_time()
         infinite = math.sqrt(self.n_instances * budget) * self.infinite
         left = epsilon - infinite - 2.0 * self.n_instances * self.surplus
         swollen = math.exp(min(700.0, self.n_instances * self.surplus))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy
 
+from accounting.numerics.effort import require_time
 from accounting.numerics.losses import DominatingLoss, Repeated, euclidean_norm
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import UNIT_ROUNDOFF, LossGrid, ProfileTable
@@ -34,6 +35,7 @@ def _raiser(losses: Sequence[DominatingLoss], top: int, tilt: float) -> Callable
 
     From φ on [−n·h, (top + n)·h] to φ one instance later on [0, top·h].
     """
+    require_time()
     n, h = losses[0].n_steps, losses[0].step
     points = np.arange(-n, top + n + 1) * h
     growth, shrink = np.exp(tilt * points), np.exp(-tilt * points[n : n + top + 1])
@@ -43,6 +45,7 @@ def _raiser(losses: Sequence[DominatingLoss], top: int, tilt: float) -> Callable
     rounding = 30.0 * math.log2(2 * length) * UNIT_ROUNDOFF * norm  # three transforms
 
     def raised(extended: Array) -> Array:
+        require_time()
         tilted = extended * growth
         sums = scipy.fft.irfft(scipy.fft.rfft(tilted, length) * transforms, length, axis=1)
         largest = np.max(sums[:, 2 * n : len(tilted)], axis=0)  # the sums over the kernels' support

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.composition.rung import Touched
+from accounting.numerics.effort import require_time
 from accounting.numerics.losses import DominatingLoss
 from accounting.numerics.pmf import Array
 
@@ -139,6 +140,7 @@ class Remainders:
         ]
         moments = np.full((len(thresholds), 4, len(cuts), len(powers)), math.nan)
         for number, t in enumerate(points.tolist()):
+            require_time()
             users = range(max(0, number - 2), min(len(thresholds), number + 2))
             end = max(int(np.max(thresholds[i][0])) for i in users)
             sums = np.zeros((end + 1, len(powers)))

@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
 import mpmath
@@ -22,6 +23,7 @@ from accounting.guarantee import Adjacency, Guarantee, View
 from accounting.mechanisms.bitsum_protocol import MOST_USERS, BitsumProtocol
 from accounting.mechanisms.pure_condition import Draft, OneDimensionalTest, conditions_base, laplace_variance
 from accounting.mechanisms.pure_search import FEWEST_PAIRS, MOST_MESSAGES, Search, cheapest_draft, refuse_tiny
+from accounting.numerics.effort import require_time
 from accounting.numerics.profile import Pair, smallest_epsilon
 from accounting.numerics.tails import most_messages, negative_binomial_moment
 
@@ -91,7 +93,7 @@ class Pure(BitsumProtocol):
                 f"flood_shape={self.flood_shape!r} with flood_continue_probability="
                 f"{self.flood_continue_probability!r} makes more than 1e15 pairs; lower one of them."
             )
-        if not (self.satisfies_conditions(self.smallest_threshold()) or self.satisfies_exact_test()):
+        if not _satisfies_hypothesis(self):
             raise InvalidInputError(
                 f"epsilon_target={self.epsilon_target!r}: {_HYPOTHESIS} fails for these parameters or is too"
                 f" close to call ({_SOURCE}, Theorem 2); raise base_messages, flood_shape or"
@@ -157,6 +159,7 @@ class Pure(BitsumProtocol):
     def _earlier(self, u: int, square: mpmath.mpf) -> mpmath.mpf | None:
         """e^{−2ε'} a(u−1)/P_F(u) = Σ_{j≥1} e^{−2ε'j} P_F(u−j)/P_F(u), to a relative 1e-47."""
         r, p = mpmath.mpf(self.flood_shape), mpmath.mpf(self.flood_continue_probability)
+        require_time()
         total, term = mpmath.mpf(0), mpmath.mpf(1)
         for j in range(_AFFORDABLE_TERMS):
             if j == u or term < total * mpmath.mpf(10) ** (-_DIGITS + 3):
@@ -328,6 +331,12 @@ class Pure(BitsumProtocol):
             flood_shape=draft.shape,
             flood_continue_probability=draft.continuing,
         )
+
+
+@lru_cache(maxsize=16)
+def _satisfies_hypothesis(law: Pure) -> bool:
+    """Tested once: the same law is made again whenever its plan is asked for it, and the exact test takes seconds."""
+    return law.satisfies_conditions(law.smallest_threshold()) or law.satisfies_exact_test()
 
 
 def _precise_log_odds(epsilon: float, silence: float) -> mpmath.mpf:

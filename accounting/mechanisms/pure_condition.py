@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
 from accounting.errors import InfeasibleError
+from accounting.numerics.effort import require_time
 from accounting.numerics.pmf import LARGEST_WINDOW, Array
 from accounting.numerics.profile import smallest_root
 
@@ -20,6 +22,8 @@ SAFETY = 1e-9
 """Relative margin of the exact test in double precision; it grows with windows beyond 1e4 integers."""
 
 DYNAMIC_RANGE = 600.0  # e^600 and its inverse are doubles
+TERMS_AT_ONCE = 1 << 20
+"""Terms before the window that are in memory together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class OneDimensionalTest:
         """Tabulate from a u that `draft.base` settles to `ahead` beyond the last u that has to be tested."""
         extra = math.ceil(8.0 / -math.expm1(-draft.epsilon - draft.noise_epsilon))
         while True:
+            require_time()
             start, stop = draft.first_count(), draft.threshold() + extra + ahead + 64
             if stop - start > largest_window:
                 raise InfeasibleError(
@@ -75,9 +80,11 @@ class OneDimensionalTest:
         """Smallest ln(right/left) over all u, less the margin, and that u; negative: failed or undecided."""
         if len(self.log_rise) == 0:
             return -math.inf, self.start
+        require_time()
         stop, end = base + len(self.log_rise), len(self.log_level)
         beyond = np.arange(max(base, end), max(stop, end)) - (end - 1)
         ahead = np.concatenate([self.log_level[base:stop], self.log_level[-1] + self.log_decay * beyond])
+        require_time()
         slack = ahead - self._left() - log_odds(self.epsilon, silence)
         tightest = int(np.argmin(slack))
         return float(slack[tightest]) - self.margin, self.start + tightest
@@ -120,7 +127,9 @@ def _filtered(draft: Draft, start: int, stop: int) -> tuple[int, Array, Array]:
     tilt = max(0.0, float(np.mean(steps)))
     logs = np.concatenate([[0.0], np.cumsum(steps - tilt)])
     logs -= np.max(logs)
+    del steps
     while min(logs[0], logs[-1]) < -DYNAMIC_RANGE:
+        require_time()
         later = math.ceil(0.25 * (draft.threshold() - k[0]))
         if tilt == 0.0:
             last = int(np.flatnonzero(logs >= -DYNAMIC_RANGE)[-1])
@@ -133,6 +142,7 @@ def _filtered(draft: Draft, start: int, stop: int) -> tuple[int, Array, Array]:
         tilt += more
         logs = logs - more * (k - k[0])
         logs -= np.max(logs)
+    require_time()
     values = np.exp(logs)
 
     def backward(k: Array) -> Array:  # P_F(k−1)/P_F(k)
@@ -145,16 +155,37 @@ def _filtered(draft: Draft, start: int, stop: int) -> tuple[int, Array, Array]:
     before_level = before_rise = 0.0
     if k[0] > 0.0:  # here P_F rises at least like e^{(ε−ε')k}: few terms before the window matter
         steepest = -math.log(square * float(backward(k[0])))
-        earlier = np.arange(k[0], max(0.0, k[0] - math.ceil(45.0 / steepest)), -1.0)
-        weights = np.cumprod(square * backward(earlier)) * values[0]
-        before_level, before_rise = float(np.sum(weights)), float(np.sum(weights * growth(earlier - 1.0)))
+        count = min(int(k[0]), math.ceil(45.0 / steepest))
+        before_level, before_rise = _sums_before(
+            int(k[0]), count, float(values[0]), lambda k: square * backward(k), growth
+        )
+    require_time()
     factor = square * math.exp(-tilt)
     level, _ = scipy.signal.lfilter([1.0], [1.0, -factor], values, zi=[before_level])
+    require_time()
     rise, _ = scipy.signal.lfilter([1.0], [1.0, -factor], values * growth(k), zi=[before_rise])
     fallen = np.flatnonzero(rise <= 0.0)
     risen = int(fallen[0]) if len(fallen) else len(rise)
+    require_time()
     straight = tilt * (k - k[0])
     return int(k[0]), np.log(level) + straight, np.log(rise[:risen]) + straight[:risen]
+
+
+def _sums_before(
+    k: int, count: int, weight: float, ratio: Callable[[Array], Array], growth: Callable[[Array], Array]
+) -> tuple[float, float]:
+    """Σ w_j and Σ w_j·growth(k − j) over j = 1, …, count, where w_0 = `weight` and w_j = ratio(k − j + 1)·w_{j−1}.
+
+    In the test ratios are at most e^{−(ε+ε')} and `count` is at most 45/(ε+ε'): less than six of its windows.
+    """
+    level = rise = 0.0
+    for done in range(0, count, TERMS_AT_ONCE):
+        require_time()
+        earlier = k - np.arange(done, min(done + TERMS_AT_ONCE, count), dtype=np.float64)
+        weights = np.cumprod(ratio(earlier)) * weight
+        level, rise = level + float(np.sum(weights)), rise + float(np.sum(weights * growth(earlier - 1.0)))
+        weight = float(weights[-1])
+    return level, rise
 
 
 def exact_base(draft: Draft, largest_window: float) -> float:

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from accounting.contract import Evidence
 from accounting.errors import InfeasibleError, require_integer, require_real
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, computed
-from accounting.numerics.pmf import Array, Pmf, negative_binomial
+from accounting.numerics.effort import require_time
+from accounting.numerics.pmf import Array, Pmf, negative_binomial, negative_binomial_window
 from accounting.numerics.profile import Pair, smallest_root
 from accounting.numerics.tails import most_messages, negative_binomial_moment
 
@@ -40,7 +41,7 @@ TAIL_MASS = 1e-22
 LARGEST_DEVIATION = 1.5e5
 """Largest standard deviation of the counts for which the law is tabulated."""
 LARGEST_TABLE = 12_000_000
-"""Most entries (d, w) of a law with k > 1."""
+"""Most entries (d, w) of a law with k > 1, and of the filtered floods that it is made of."""
 
 FLOOD_SHAPE, OTHER_FLOOD_SHAPES = 16.0, (8.0, 32.0)
 """Shapes of the flood that a design tries."""
@@ -202,6 +203,7 @@ class ThreeNegativeBinomial(BitsumProtocol):
                 f"3nb with counts of standard deviation {self._minimum_deviation():.3g} (limit {LARGEST_DEVIATION:g})"
                 " is not tabulated; ask for a larger epsilon, fewer repetitions, accountant 'pld' or bitsum 'rr'."
             )
+        self._require_affordable_plane()
         flood = negative_binomial(self.flood_shape, self.flood_continue_probability, tail=TAIL_MASS)
         return [self._line(flood) if self.noise_shape == 1 else self._plane(flood)]
 
@@ -209,12 +211,28 @@ class ThreeNegativeBinomial(BitsumProtocol):
         """Shape k = 1: the atom {U > V}, and {U = u ≤ V} with P_0 = (1−p) a(u), P_1 = (1−p) p a(u−1)."""
         p = self.continue_probability
         stop = 1.0 - p
-        (a,) = self._filtered(flood, 1, self._noise().stop)
+        (a,) = self._filtered(flood, 1, self._reach())
+        require_time()
         return Pair(
             upper=np.concatenate([[1.0 / (1.0 + p)], stop * p * np.concatenate([[0.0], a[:-1]])]),
             lower=np.concatenate([[p / (1.0 + p)], stop * a]),
             missing=self._missing(flood),
         )
+
+    def _require_affordable_plane(self) -> None:
+        """Refuse a law in two dimensions that takes too much memory, before any part of it is tabulated."""
+        k, flood_ends = self.noise_shape, self.flood_continue_probability
+        if k == 1:
+            return
+        reach = self._reach()
+        columns = len(negative_binomial_window(self.flood_shape, flood_ends, tail=TAIL_MASS)) + reach
+        groups = len(_group_starts(columns, self._minimum_deviation()))
+        entries = max(4 * (reach + 1) * groups, (2 * k - 1) * columns)
+        if entries > LARGEST_TABLE:
+            raise InfeasibleError(
+                f"the law of 3nb with noise_shape > 1 would need {entries:,} entries here,"
+                f" above the limit of {LARGEST_TABLE:,}; use noise_shape=1, or bitsum 'poisson' or 'rr'."
+            )
 
     def _plane(self, flood: Pmf) -> Pair:
         """Integer k > 1: rows d = u − v, columns w = min(u, v) gathered in groups.
@@ -224,15 +242,9 @@ class ThreeNegativeBinomial(BitsumProtocol):
         losses that keep both laws' mass, which can only raise every hockey stick.
         """
         p, k = self.continue_probability, self.noise_shape
-        reach = self._noise().stop
+        reach = self._reach()
         a = np.stack(self._filtered(flood, 2 * k - 1, reach)[k - 1 :])
         starts = _group_starts(a.shape[1], self._minimum_deviation())
-        entries = 4 * (reach + 1) * len(starts)
-        if entries > LARGEST_TABLE:
-            raise InfeasibleError(
-                f"the law of 3nb with noise_shape > 1 would need {entries:,} entries here,"
-                f" above the limit of {LARGEST_TABLE:,}; use noise_shape=1, or bitsum 'poisson' or 'rr'."
-            )
         previous = np.concatenate([np.zeros((k, 1)), a[:, :-1]], axis=1)
         front = 2 * k * math.log1p(-p)
         rows = np.stack([_coefficients(d, k) * math.exp(front + d * math.log(p)) for d in range(reach + 2)])
@@ -250,6 +262,10 @@ class ThreeNegativeBinomial(BitsumProtocol):
         flood = self.flood_continue_probability
         return math.sqrt(self.variance(self.n_users) / 2.0 + self.flood_shape * flood / (1.0 - flood) ** 2)
 
+    def _reach(self) -> int:
+        """The first integer above the window of G1 and of G2."""
+        return negative_binomial_window(self.noise_shape, self.continue_probability, tail=TAIL_MASS).stop
+
     def _noise(self) -> Pmf:
         """Law of G1 and of G2."""
         return negative_binomial(self.noise_shape, self.continue_probability, tail=TAIL_MASS)
@@ -265,6 +281,7 @@ class ThreeNegativeBinomial(BitsumProtocol):
         current: Array = np.concatenate([flood.values, np.zeros(tail)])
         filtered = []
         for _ in range(count):
+            require_time()
             current = np.asarray(scipy.signal.lfilter([1.0], [1.0, -p * p], current))
             filtered.append(current)
         return filtered
@@ -291,6 +308,7 @@ def _extremes(
     upper_rows: Array, upper_basis: Array, lower_rows: Array, lower_basis: Array, starts: NDArray[np.int64]
 ) -> tuple[Array, Array]:
     """Two outcomes per row and group, at the group's smallest and largest ratio, keeping both laws' mass."""
+    require_time()
     last = np.append(starts[1:], lower_basis.shape[1]) - 1
     upper = np.maximum(upper_rows @ np.add.reduceat(upper_basis, starts, axis=1), 0.0)
     lower = np.maximum(lower_rows @ np.add.reduceat(lower_basis, starts, axis=1), 0.0)
@@ -319,5 +337,6 @@ def _continuation(variance_per_shape: float) -> float:
 
 def _coefficients(distance: int, k: int) -> Array:
     """C(d−1−i, k−1−i) C(k−1+i, i) for i = 0, …, k−1; the first binomial is generalized (d−1−i may be negative)."""
+    require_time()  # the rows of a table are made one by one
     falling = [math.prod(distance - 1 - i - j for j in range(k - 1 - i)) / math.factorial(k - 1 - i) for i in range(k)]
     return np.array([first * math.comb(k - 1 + i, i) for i, first in enumerate(falling)])

@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 from accounting.errors import InvalidInputError
+from accounting.numerics.effort import require_time
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import RELATIVE_PAD, UNIT_ROUNDOFF, ProfileTable, smallest_epsilon
 
@@ -84,6 +85,7 @@ class DominatingLoss:
         losses = self.losses()
 
         def log_moment(tilt: float) -> float:
+            require_time()
             exponents = logs + tilt * losses
             peak = float(np.max(exponents))
             if not math.isfinite(peak):
@@ -97,6 +99,7 @@ class DominatingLoss:
 
         One instance is not convolved with anything: nothing is rounded or cut.
         """
+        require_time()
         moment = self.log_moment(tilt)
         with np.errstate(divide="ignore"):
             tilted = np.exp(np.log(self.masses) + tilt * self.losses() - moment)
@@ -244,6 +247,7 @@ class ComposedLoss:
         The exact entries sum to 1 at most, so errors a and b of the entries become at most a + b + a·b·length in the
         convolution, to which three transforms add 30·log₂(2N)·u·‖x‖₂·‖y‖₂ (see `_convolution_rounding`).
         """
+        require_time()
         length = len(self.tilted) + len(other.tilted)
         own, their = self.rounding, other.rounding
         norms = euclidean_norm(self.tilted) * euclidean_norm(other.tilted)
@@ -261,6 +265,7 @@ class ComposedLoss:
 
     def delta(self, epsilon: float) -> float:
         """An upper bound on δ(ε) of the composition, rounding errors included."""
+        require_time()
         below = min(max(epsilon / self.step - self.start - 2.0, 0.0), float(len(self.tilted)))
         nearby = int(below)  # the entries before are below ε, whatever rounding does
         losses = (self.start + np.arange(nearby, len(self.tilted))) * self.step

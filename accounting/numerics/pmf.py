@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.errors import InfeasibleError
+from accounting.numerics.effort import require_time
 
 Array = NDArray[np.float64]
 
@@ -42,44 +43,58 @@ class Pmf:
         return self.start + len(self.values)
 
 
-def _from_ratios(
-    *,
-    mode: int,
-    lowest: int,
-    highest: int | None,
-    spread: float,
-    scale: float,
-    ratio: Callable[[NDArray[np.longdouble]], NDArray[Any]],
-    tail: float = TAIL_MASS,
-) -> Pmf:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Extent:
+    """Where the mass of a log-concave law is: `spread` is a variance, `scale` the exponential scale of its tail."""
+
+    mode: int
+    lowest: int = 0
+    highest: int | None = None
+    spread: float
+    scale: float
+    tail: float = TAIL_MASS
+
+    def window(self) -> range:
+        """Integers that leave out `tail`, by Bernstein's inequality; refused if there are too many."""
+        exponent = -math.log(self.tail)
+        reach = math.ceil(self.scale * (exponent + 1.0) + math.sqrt(2.0 * self.spread * exponent)) + 2
+        start = max(self.lowest, self.mode - reach)
+        stop = self.mode + reach + 1 if self.highest is None else min(self.mode + reach, self.highest) + 1
+        if stop - start > LARGEST_WINDOW:
+            raise InfeasibleError(
+                f"a noise law with standard deviation {math.sqrt(self.spread):.3g} needs a window of"
+                f" {stop - start:,} integers, above the limit of {LARGEST_WINDOW:,}; ask for a larger epsilon or"
+                " fewer repetitions."
+            )
+        return range(start, stop)
+
+
+def _from_ratios(extent: _Extent, ratio: Callable[[NDArray[np.longdouble]], NDArray[Any]]) -> Pmf:
     """Build a log-concave pmf from ratio(k) = P(k+1)/P(k), decreasing in k.
 
-    `spread` (variance) and `scale` (exponential scale of the tail) only choose the window, by
-    Bernstein's inequality; `missing` is bounded afterwards by geometric series at its two ends.
+    The extent only chooses the window; `missing` is bounded afterwards by geometric series at its two ends.
     """
-    exponent = -math.log(tail)
-    reach = math.ceil(scale * (exponent + 1.0) + math.sqrt(2.0 * spread * exponent)) + 2
-    start = max(lowest, mode - reach)
-    stop = mode + reach + 1 if highest is None else min(mode + reach, highest) + 1
-    if stop - start > LARGEST_WINDOW:
-        raise InfeasibleError(
-            f"a noise law with standard deviation {math.sqrt(spread):.3g} needs a window of {stop - start:,} integers,"
-            f" above the limit of {LARGEST_WINDOW:,}; ask for a larger epsilon or fewer repetitions."
-        )
-    ratios = ratio(np.arange(start, stop - 1, dtype=np.longdouble))
-    steps = np.log(ratios)
-    at_mode = mode - start
-    logs = np.zeros(stop - start, dtype=np.longdouble)
-    logs[at_mode + 1 :] = np.cumsum(steps[at_mode:])
-    logs[:at_mode] = -np.cumsum(steps[:at_mode][::-1])[::-1]
-    values = np.exp(logs)
-    values = (values / np.sum(values)).astype(np.float64)
+    window = extent.window()
+    require_time()
+    steps = ratio(np.arange(window.start, window.stop - 1, dtype=np.longdouble))
+    first, last = steps[0], steps[-1]
+    require_time()
+    np.log(steps, out=steps)
+    at_mode = extent.mode - window.start
+    masses = np.zeros(len(window), dtype=np.longdouble)
+    np.cumsum(steps[at_mode:], out=masses[at_mode + 1 :])
+    masses[:at_mode] = -np.cumsum(steps[:at_mode][::-1])[::-1]
+    del steps
+    require_time()
+    np.exp(masses, out=masses)
+    masses /= np.sum(masses)
+    values = masses.astype(np.float64)
     missing = 0.0
-    if highest is None or stop <= highest:
-        missing += float(values[-1] * ratios[-1] / (1.0 - ratios[-1]))
-    if start > lowest:
-        missing += float(values[0] / (ratios[0] - 1.0))
-    return Pmf(start=start, values=values, missing=missing)
+    if extent.highest is None or window.stop <= extent.highest:
+        missing += float(values[-1] * last / (1.0 - last))
+    if window.start > extent.lowest:
+        missing += float(values[0] / (first - 1.0))
+    return Pmf(start=window.start, values=values, missing=missing)
 
 
 def binomial(trials: int, probability: float) -> Pmf:
@@ -87,14 +102,13 @@ def binomial(trials: int, probability: float) -> Pmf:
     if trials == 0 or probability in (0.0, 1.0):
         return Pmf(start=trials if probability == 1.0 else 0, values=np.ones(1), missing=0.0)
     odds = np.longdouble(probability) / (1 - np.longdouble(probability))
-    return _from_ratios(
+    extent = _Extent(
         mode=min(trials, int((trials + 1) * probability)),
-        lowest=0,
         highest=trials,
         spread=trials * probability * (1.0 - probability),
         scale=1.0 / 3.0,
-        ratio=lambda k: (trials - k) / (k + 1) * odds,
     )
+    return _from_ratios(extent, lambda k: (trials - k) / (k + 1) * odds)
 
 
 def mirrored(pmf: Pmf, total: int) -> Pmf:
@@ -104,14 +118,8 @@ def mirrored(pmf: Pmf, total: int) -> Pmf:
 
 def poisson(mean: float) -> Pmf:
     """Poisson(mean)."""
-    return _from_ratios(
-        mode=int(mean),
-        lowest=0,
-        highest=None,
-        spread=mean + 1.0,
-        scale=1.0 / 3.0,
-        ratio=lambda k: np.longdouble(mean) / (k + 1),
-    )
+    extent = _Extent(mode=int(mean), spread=mean + 1.0, scale=1.0 / 3.0)
+    return _from_ratios(extent, lambda k: np.longdouble(mean) / (k + 1))
 
 
 def negative_binomial(shape: float, continue_probability: float, *, tail: float = TAIL_MASS) -> Pmf:
@@ -119,15 +127,22 @@ def negative_binomial(shape: float, continue_probability: float, *, tail: float 
 
     Log-concave, and accepted here, for shape ≥ 1 only.
     """
+    extent = _negative_binomial_extent(shape, continue_probability, tail)
+    return _from_ratios(extent, lambda k: (k + shape) / (k + 1) * np.longdouble(continue_probability))
+
+
+def negative_binomial_window(shape: float, continue_probability: float, *, tail: float = TAIL_MASS) -> range:
+    """The integers that `negative_binomial` would tabulate."""
+    return _negative_binomial_extent(shape, continue_probability, tail).window()
+
+
+def _negative_binomial_extent(shape: float, continue_probability: float, tail: float) -> _Extent:
     if shape < 1.0:
         raise ValueError(f"shape={shape} < 1: the law is not log-concave")
     stop_probability = 1.0 - continue_probability
-    return _from_ratios(
+    return _Extent(
         mode=int((shape - 1.0) * continue_probability / stop_probability),
-        lowest=0,
-        highest=None,
         spread=shape * continue_probability / stop_probability**2 + 1.0,
         scale=1.0 / stop_probability,
-        ratio=lambda k: (k + shape) / (k + 1) * np.longdouble(continue_probability),
         tail=tail,
     )

@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 from accounting.errors import InvalidInputError
+from accounting.numerics.effort import require_time
 from accounting.numerics.pmf import Array
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -41,6 +42,7 @@ class Pair:
     missing: float = 0.0
 
     def __post_init__(self) -> None:
+        require_time()
         for law in (self.upper, self.lower):
             total = float(np.sum(law))
             if not 1.0 - self.missing - 1e-11 <= total <= 1.0 + 1e-11 or float(np.min(law)) < 0.0:
@@ -63,6 +65,7 @@ class Pair:
 
     def losses(self) -> Array:
         """ln(upper/lower) at each outcome, ±inf where one law vanishes."""
+        require_time()
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.log(self.upper) - np.log(self.lower)
 
@@ -73,6 +76,7 @@ def symmetric_delta(pairs: Iterable[Pair], epsilon: float) -> float:
 
 
 def _hockey_stick(upper: Array, lower: Array, epsilon: float, missing: float) -> float:
+    require_time()
     excess = upper - math.exp(min(epsilon, 700.0)) * lower
     positive = excess > 0.0
     total = float(np.dot(excess, positive)) * (1.0 + RELATIVE_PAD)
@@ -119,10 +123,12 @@ class LossGrid:
     ) -> LossGrid:
         """A grid that resolves the loss of `pair` and ends where its profile is below `negligible`."""
         losses = pair.losses()
+        require_time()
         finite = np.isfinite(losses)
         sizes = np.abs(losses[finite])
         weights = np.minimum(pair.upper, pair.lower)[finite]
         deviation = math.sqrt(float(np.sum(weights * sizes**2) / max(np.sum(weights), 1e-300)))
+        require_time()
         end = _tail_start(sizes, np.maximum(pair.upper, pair.lower)[finite], negligible)
         if end <= 0.0:
             return LossGrid(step=1.0, n_steps=1)
@@ -143,13 +149,16 @@ class LossGrid:
         return self._tabulate(pair.losses(), pair.upper, pair.missing)
 
     def _tabulate(self, losses: Array, upper: Array, missing: float) -> Array:
+        require_time()
         h, n = self.step, self.n_steps
         inside = (losses > 0.0) & (losses < n * h)
         loss, mass = losses[inside], upper[inside]
         cell = np.minimum((loss / h).astype(np.int64), n - 1)
+        require_time()
         share = np.clip(np.expm1(cell * h - loss) / math.expm1(-h), 0.0, 1.0)
         masses = np.bincount(cell + 1, weights=mass * share, minlength=n + 1)
         masses += np.bincount(cell, weights=mass * (1.0 - share), minlength=n + 1)
+        require_time()
         beyond = losses >= n * h
         top = float(np.sum(upper[beyond] * -np.expm1(np.minimum(n * h - losses[beyond], 0.0))))
         above = float(np.sum(upper[beyond]))

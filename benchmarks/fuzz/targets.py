@@ -394,6 +394,8 @@ def _models(folder: Path) -> Target:
     for estimator in fitted:
         estimator.save(folder / "model")
         honest.append((folder / "model").read_bytes())
+    dataclasses.replace(fitted[0].model_, feature_names=tuple(f"column {i}" for i in range(DIM))).save(folder / "model")
+    honest.append((folder / "model").read_bytes())
     return _container("model", folder, DensityModel.load, honest)
 
 

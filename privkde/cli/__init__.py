@@ -44,6 +44,8 @@ def exit_code(parsed: argparse.Namespace) -> int:
         return EXIT_EXCEEDED
     except PrivkdeError as error:
         fail(str(error))
+    except MemoryError:
+        fail("this takes more memory than there is; ask for less, or run it where there is more.")
     except BrokenPipeError:
         return 0
     except KeyboardInterrupt as error:

@@ -24,7 +24,7 @@ from accounting.solving import QUESTIONS, SolveRequest
 from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
 from privkde.display.tables import compare_table, labels_table, ladder_table, models_table, plan_table
-from privkde.storage.datasets import StoredRows, read_array, read_vectors
+from privkde.storage.datasets import StoredRows, holds, read_array, read_vectors
 from privkde.storage.files import require_writable, whole_file, write_text
 
 SAMPLE_QUERIES = 500
@@ -45,9 +45,17 @@ def add_plan(plan: argparse.ArgumentParser) -> None:
     for flag, name in _SOLVE_FLAGS.items():
         add_field(plan, flag, fields_of(SolveRequest)[name], prefix="" if flag == "--solve" else "with --solve: ")
     plan.add_argument(
-        "--sample", type=Path, metavar="FILE", help=".npz with public vectors X like the users': predict with"
+        "--sample",
+        type=Path,
+        metavar="FILE",
+        help=".npz with public vectors X like the users': predict the error for such data; with --compare and"
+        " --classes, and labels y: the accuracy of each model",
     )
-    plan.add_argument("--compare", action="store_true", help="calibrate the request by every rung, side by side")
+    plan.add_argument(
+        "--compare",
+        action="store_true",
+        help="calibrate the request by every rung, side by side; with --classes, also compare labels and models",
+    )
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
     plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
@@ -113,15 +121,26 @@ def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
 
 
 def _sampled(sample: Path, dim: int) -> StoredRows | NDArray[np.floating]:
-    vectors = read_vectors(sample, "X")
+    vectors = read_vectors(sample, _name_in(sample, "X"))
     if vectors.shape[1] != dim:
         raise InvalidInputError(f"{str(sample)!r} has {vectors.shape[1]} columns; the plan is for {dim}.")
     return vectors
 
 
+def _name_in(sample: Path, name: str) -> str:
+    """The array to read for `name`: where it is absent, that of a training set."""
+    training = f"{name}_train"
+    return training if not holds(sample, name) and holds(sample, training) else name
+
+
 def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
-    """The ladder and, with classes, both ways to protect labels; drawn too with `--plot`."""
+    """The ladder and, with classes, both ways to protect labels, and the models; the ladder drawn with `--plot`."""
     request = read_request(_values(parsed, PlanRequest))
+    if parsed.sample is not None and not (request.joint and request.record):
+        raise InvalidInputError(
+            "--sample with --compare predicts the accuracy of models, and here are none to choose from; add --classes"
+            " for joint labels of the inner product, or leave out --compare."
+        )
     rungs, labels = compare_rungs(request, progress), compare_labels(request, progress)
     if parsed.plot is not None:
         progress("drawing the ladder")
@@ -138,7 +157,10 @@ def _accuracies(models: Sequence[Outcome], parsed: argparse.Namespace, progress:
         return {}
     from privkde.learning.prediction import expected_accuracy
 
-    vectors, labels = _sampled(parsed.sample, models[0].request.dim), read_array(parsed.sample, "y")
+    vectors, labels = (
+        _sampled(parsed.sample, models[0].request.dim),
+        read_array(parsed.sample, _name_in(parsed.sample, "y")),
+    )
     found = {}
     for outcome in models:
         if outcome.protocol is not None:

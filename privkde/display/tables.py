@@ -88,8 +88,7 @@ def compare_table(outcomes: Sequence[Outcome]) -> Table:
         " error of a density; messages per user)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
-        caption="\n".join(f"{refused.name}: {refused.refusal}" for refused in outcomes if refused.protocol is None)
-        or None,
+        caption=_refusals(outcomes),
         caption_justify="left",
     )
     table.add_column("accountant")
@@ -112,6 +111,11 @@ def compare_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
+def _refusals(outcomes: Sequence[Outcome]) -> str | None:
+    """Why some are not possible, one line each."""
+    return "\n".join(f"{refused.name}: {refused.refusal}" for refused in outcomes if refused.protocol is None) or None
+
+
 def models_table(outcomes: Sequence[Outcome], accuracies: Mapping[str, float]) -> Table:
     """Joint labels with each model: messages, noise and, where a labeled sample tells it, expected accuracy."""
     table = Table(
@@ -119,8 +123,7 @@ def models_table(outcomes: Sequence[Outcome], accuracies: Mapping[str, float]) -
         " spectral scale of the noise of second moments, in units of their mean eigenvalue)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
-        caption="\n".join(f"{refused.name}: {refused.refusal}" for refused in outcomes if refused.protocol is None)
-        or None,
+        caption=_refusals(outcomes),
         caption_justify="left",
     )
     table.add_column("model")
@@ -133,11 +136,11 @@ def models_table(outcomes: Sequence[Outcome], accuracies: Mapping[str, float]) -
             continue
         size, n, bound = outcome.request.users_per_density, outcome.request.users, outcome.request.facts().bound
         noise = record.noise_deviation(bound, n, outcome.protocol.variance(n))
-        of_mean = noise * math.sqrt(record.dim) / size
-        weight = record.moment_weight
-        moments = _number(noise * math.sqrt(record.dim / (2.0 * weight)) * record.dim / n) if weight else "—"
+        of_moments = _number(record.noise_of_moments(noise, n)) if record.moment_weight else "—"
         accuracy = [f"{accuracies[outcome.name]:.1%}"] if outcome.name in accuracies else []
-        table.add_row(outcome.name, f"{messages:,.0f}", _number(of_mean), moments, *accuracy)
+        table.add_row(
+            outcome.name, f"{messages:,.0f}", _number(record.noise_of_mean(noise, size)), of_moments, *accuracy
+        )
     return table
 
 

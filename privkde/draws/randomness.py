@@ -47,6 +47,7 @@ class _Process:
 
 
 _PROCESS = _Process()
+process_identity = _PROCESS.identity
 if hasattr(os, "register_at_fork"):  # not where processes are never forked
     os.register_at_fork(after_in_child=_PROCESS.forked)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import abc
 import json
+import re
+import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,6 +27,8 @@ from privkde.storage.user_blocks import Progress, block_parts
 ENGINES = ("local", "beam")
 PATHS = ("aggregated", "faithful")
 ANNOUNCEMENT = "announcement.json"
+NAME = "charged-as.txt"
+"""What a folder of answers is called by the budget that paid for them."""
 
 
 class Engine(abc.ABC):
@@ -64,9 +68,7 @@ class Engine(abc.ABC):
         """
         require_choice("suffix", suffix, SUFFIXES)
         announce_once(folder, users.announcement)
-        blocks = block_parts(users.index, users.announcement.n_instances)
-        expected = {part_name(start, suffix): len(part) for part, start in blocks}
-        require_answers(folder, expected, users.announcement.wire_format().longest)
+        require_answers(folder, _expected(users, suffix), users.announcement.wire_format().longest)
         self._write_packets(users, folder, stream, suffix, progress)
 
     def count(
@@ -86,6 +88,11 @@ class Engine(abc.ABC):
         are rejected unless `seeded` says that this is a study; its counts are then not private.
         """
         kept = register_of(announcement, register)
+        if kept.issues_tokens:
+            raise InvalidInputError(
+                "the register has issued tokens, and packets in files carry none; give packets with their tokens to a"
+                " Shuffler, or count with a register that has issued none."
+            )
         with kept.counting():
             counter = PacketCounter(announcement, seeded=seeded)
             return released(announcement, self._count(announcement, counter, files, kept, progress), kept)
@@ -142,15 +149,46 @@ class ThroughFiles:
         self, users: Users, *, stream: ByteStream, path: str = "faithful", progress: Progress | None = None
     ) -> Analyzer:
         """Write all packets that are missing, then count all; only the faithful path has packets."""
-        if path != "faithful":
-            raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
+        _require_faithful(path)
         announcement = users.announcement
         folder = self._place(announcement.group)
         folder.mkdir(parents=True, exist_ok=True)
-        self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
-        files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
+        announce_once(folder, announcement)
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
+            if register.releases() and _some_are_missing(users, folder, self.suffix):
+                raise InvalidInputError(
+                    f"answers in folder {str(folder)!r} were counted, and some are missing now; users answer only once:"
+                    " restore the files, or take an empty folder and charge it by itself."
+                )
+            self.engine.randomize(users, folder, stream=stream, suffix=self.suffix, progress=progress)
+            files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
             return self.engine.count(announcement, files, register=register, seeded=not stream.secret)
+
+    def named(self, path: str) -> str:
+        """What a budget that pays for the answers calls the folder: random digits, written to it when first asked for.
+
+        Whatever would refuse the answers is looked at before.
+        """
+        _require_faithful(path)
+        file = self.folder / "0" / NAME
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise InvalidInputError(f"{str(self.folder)!r} is not a folder; choose another one.") from error
+        self._refuse_others(separate=False)
+        if not file.exists() and (self.folder / "0" / ANNOUNCEMENT).exists():
+            raise InvalidInputError(
+                f"folder {str(self.folder)!r} holds answers that no budget has paid for; count what is there, or take"
+                " an empty folder."
+            )
+        with suppress(FileExistsError):
+            write_text(file, secrets.token_hex(16), once=True)
+        name = file.read_bytes()
+        if re.fullmatch(rb"[0-9a-f]{32}", name) is None:
+            raise InvalidInputError(
+                f"{str(file)!r} does not hold 32 hexadecimal digits; restore it or take a new folder."
+            )
+        return name.decode()
 
     def public_seed(self) -> str | None:
         """The seed of the collection that the folder holds, which continues it; refused if it cannot be continued."""
@@ -181,6 +219,23 @@ class ThroughFiles:
                 f"folder {str(self.folder)!r} holds {held[0]!r}, {why}; users answer only once: count what is there, or"
                 " choose an empty folder."
             )
+
+
+def _require_faithful(path: str) -> None:
+    if path != "faithful":
+        raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
+
+
+def _expected(users: Users, suffix: str) -> dict[str, int]:
+    """The files of all blocks, and how many users each has."""
+    blocks = block_parts(users.index, users.announcement.n_instances)
+    return {part_name(start, suffix): len(part) for part, start in blocks}
+
+
+def _some_are_missing(users: Users, folder: Path, suffix: str) -> bool:
+    """Whether blocks of these users have no file, and all files that are there could be theirs."""
+    expected, held = _expected(users, suffix).keys(), {file.name for file in folder.glob("part-*")}
+    return held < expected
 
 
 def announce_once(folder: Path, announcement: Announcement) -> None:

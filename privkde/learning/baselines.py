@@ -1,8 +1,7 @@
 """What the shuffled protocol is compared with.
 
 Exact densities protect nobody, `central` trusts the analyzer with the raw data. The plan calibrates it for its own
-(ε, δ) (`accounting.accuracy.baselines`). What trusts nobody and uses no shuffler is an experiment
-(`benchmarks/local_baseline.py`).
+(ε, δ) (`accounting.accuracy.baselines`).
 """
 
 from __future__ import annotations

@@ -94,8 +94,7 @@ class PrivateKDE(PrivateEstimator):
         enough left, nothing is collected or published. `sample_weight` is refused: it would not be private.
         """
         refuse_further(further)
-        if plan is not None:
-            plan.verify()
+        self._require_promise(plan)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows = self._rows(X, reset=True)
             require_dimension(plan, rows.shape[1])
@@ -184,11 +183,12 @@ class PrivateKDEClassifier(LabeledEstimator):
         require_choice("rule", self.rule, RULES)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows, targets = self._rows(X, y, reset=True)
+            request = self._request(rows.shape[1])
             known, numbers = self._numbered(targets)
             randomness = private_randomness(self.insecure_seed)
-            label_epsilon, features_epsilon = self._parts(rows.shape, len(known))
+            label_epsilon, features_epsilon = self._parts(request, rows.shape[0], len(known))
             terms = self._terms(
-                self._request(rows.shape[1]) | {"epsilon": features_epsilon},
+                request | {"epsilon": features_epsilon},
                 randomness,
                 labels=tuple(known.tolist()),
                 labels_declared=self.classes is not None,
@@ -207,11 +207,11 @@ class PrivateKDEClassifier(LabeledEstimator):
             self.classes_ = np.array(self.model_.classes, dtype=known.dtype)
         return self
 
-    def _parts(self, shape: tuple[int, ...], n_classes: int) -> tuple[float, float]:
+    def _parts(self, request: dict[str, Any], n_users: int, n_classes: int) -> tuple[float, float]:
         """ε of the label and of the features, as a plan for all classes divides it."""
         whole = PlanRequest(
-            **{**self._request(shape[1]), **ALL_THERE},
-            users=max(shape[0], 2 * n_classes),
+            **{**request, **ALL_THERE},
+            users=max(n_users, 2 * n_classes),
             classes=n_classes,
             labels=SEPARATE,
             label_epsilon=self.label_epsilon,

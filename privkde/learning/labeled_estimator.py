@@ -36,6 +36,10 @@ class LabeledEstimator(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """The public classes and each label's number among them."""
         if targets.dtype.kind not in "biufUO":
             raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
+        if isinstance(self.classes, int | np.integer):
+            raise InvalidInputError(
+                f"classes={self.classes} is a number; give the classes, for instance range({self.classes})."
+            )
         try:
             with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
                 check_classification_targets(targets)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import warnings
 from dataclasses import dataclass
@@ -60,15 +59,18 @@ class PrivateClassifier(LabeledEstimator):
         ε of everything that is published about a person: features and label. It has no default: `fit` refuses to
         invent one.
     model : {"auto", "discriminant", "mean", "density"}, default "auto"
-        How classes are ranked. "auto" is the best that messages and noise allow; `summary` says why.
+        How classes are ranked. "auto" is the discriminant, or the mean where second moments take too many messages or
+        drown in noise; `summary` says why.
     classes : sequence of str, int, float or bool, optional
         The public set of classes. Without it the set is read off the labels, with an `UndeclaredClassesWarning`: a
         class that only one user has is then published, and the contract says that nothing covers this.
     max_messages : float, optional
-        Most messages of a user; generous if left out.
+        Most messages of a user; 400,000 if left out.
     basis : array (d, r), optional
-        Vectors are projected on these columns first, which cuts messages to about r²/2. The columns must come from
-        public data: they are published, and nothing protects whom they were computed from. They are made orthonormal.
+        Vectors are projected on these columns first, which lowers the noise, and the fewest messages that are possible
+        to about r²/2 + mr for m classes; vectors are padded to at least 32,768 unless `max_messages` is lower. The
+        columns must come from public data: they are published, and nothing protects whom they were computed from.
+        They are made orthonormal.
     small_classes : {"refuse", "exclude"}, default "refuse"
         Where classes are ranked by density: what to do with one whose estimated size does not stand out from its
         noise. With the other models all classes can be predicted, and a `FaintClassesWarning` names such classes.
@@ -145,21 +147,21 @@ class PrivateClassifier(LabeledEstimator):
             raise InvalidInputError(
                 "the plan is not for joint labels; plan with classes and labels='joint', or use PrivateKDEClassifier."
             )
-        if plan is not None:
-            plan.verify()
+        self._require_promise(plan)
         with self._all_or_nothing(), tracked(self.verbose) as tracker:
             rows, targets = self._rows(X, y, reset=True)
+            basis = None if self.basis is None else orthonormal(self.basis, rows.shape[1])
+            collected = on_basis(rows, basis)
+            require_dimension(plan, collected.shape[1])
+            request = self._request(collected.shape[1], plan) | {"labels": JOINT}
             known, numbers = self._numbered(targets)
             if plan is not None and plan.request.classes != len(known):
                 raise InvalidInputError(
                     f"the plan is for {plan.request.classes} classes and there are {len(known)}; plan for that many."
                 )
-            basis = None if self.basis is None else orthonormal(self.basis, rows.shape[1])
-            collected = on_basis(rows, basis)
-            require_dimension(plan, collected.shape[1])
             randomness = private_randomness(self.insecure_seed)
             terms = self._terms(
-                self._request(collected.shape[1], plan) | {"labels": JOINT},
+                request,
                 randomness,
                 labels=tuple(known.tolist()),
                 labels_declared=self.classes is not None,
@@ -169,9 +171,17 @@ class PrivateClassifier(LabeledEstimator):
             collection.enroll(len(numbers))
             everybody = [np.arange(len(numbers))]
             self._run(
-                collection, collected, everybody, randomness, tracker=tracker, plan=plan, classes=numbers, budget=budget
+                collection,
+                collected,
+                everybody,
+                randomness,
+                tracker=tracker,
+                plan=plan,
+                classes=numbers,
+                budget=budget,
+                basis=basis,
             )
-            self._publish(dataclasses.replace(self.model_, basis=basis), known.dtype)
+            self._publish(self.model_, known.dtype)
             self._refuse_or_warn()
         return self
 
@@ -200,9 +210,12 @@ class PrivateClassifier(LabeledEstimator):
         if linear is not None:
             warnings.warn(f"{text}, or do not rely on its predictions.", FaintClassesWarning, stacklevel=4)
         elif not self.model_.classes:
-            raise InfeasibleError(f"{text}; no class is left.")
+            raise InfeasibleError(f"{text}; no class is left. Users have answered: this collection is spent.")
         elif self.small_classes == "refuse":
-            raise InfeasibleError(f"{text}, or leave such classes out with small_classes='exclude'.")
+            raise InfeasibleError(
+                f"{text}, or leave such classes out with small_classes='exclude'. Users have answered: this collection"
+                " is spent."
+            )
         else:
             warnings.warn(f"excluded: {text}.", ExcludedClassWarning, stacklevel=4)
 
@@ -245,10 +258,13 @@ class PrivateClassifier(LabeledEstimator):
 def weakness(linear: LinearRule, n_users: int) -> str:
     """What to do where class means drown: their squared noise falls with the square of the number of users."""
     text = (
-        f"class means are {math.sqrt(linear.signal):.2g} apart from their center and their noise is"
+        f"class means are {math.sqrt(linear.signal):.2g} from their center and their noise is"
         f" {math.sqrt(linear.noise):.2g}"
     )
     if linear.signal == 0.0:
         return f"{text}: nothing can be told of the classes but their sizes; raise epsilon or take many more users."
     needed = math.ceil(n_users * math.sqrt(linear.noise / linear.signal))
-    return f"{text}: predictions are weak; it would take about {needed:,} users, or a larger epsilon."
+    return (
+        f"{text}: predictions are weak; with about {needed:,} users both would be equal. Take more than that, or a"
+        " larger epsilon."
+    )

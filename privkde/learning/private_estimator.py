@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -20,12 +21,12 @@ from accounting.kernels import KERNELS, kernel_named
 from accounting.request import PlanRequest
 from privkde.display.progress import Tracker
 from privkde.draws.randomness import ByteStream
-from privkde.engines import Collector
+from privkde.engines import Collector, ThroughFiles
 from privkde.engines.local import LocalEngine
 from privkde.engines.users import Users
 from privkde.learning.model_card import ModelCard
 from privkde.protocol.inputs import Rows, require_all
-from privkde.protocol.model import DensityModel
+from privkde.protocol.model import DensityModel, Floats, require_feature_names
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.datasets import StoredRows
 from privkde.storage.user_blocks import Index
@@ -88,6 +89,18 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__.update(before)
             raise
 
+    def _require_promise(self, plan: Plan | None) -> None:
+        """Refuse a plan, if there is one, that promises something else than was asked of this estimator."""
+        if plan is None:
+            return
+        defaults = {field.name: field.default for field in fields(self)}
+        for name in ("epsilon", "delta"):
+            asked, planned = getattr(self, name), getattr(plan.request, name)
+            if asked not in (planned, defaults[name]):
+                raise InvalidInputError(
+                    f"{name}={asked!r} and a plan for {name}={planned:g}; leave one out, or plan for that {name}."
+                )
+
     def _request(self, dim: int, plan: Plan | None = None) -> dict[str, Any]:
         """The fields of `PlanRequest` that this estimator has, those of a given plan first, and the dimension.
 
@@ -120,19 +133,23 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         plan: Plan | None = None,
         classes: NDArray[np.int64] | None = None,
         budget: Account | None = None,
+        basis: Floats | None = None,
     ) -> None:
         """From enrolled users to the published model. Bad rows are refused before anything is planned.
 
         A budget is charged before anybody answers.
         """
+        names = tuple(str(name) for name in getattr(self, "feature_names_in_", ()))
+        require_feature_names(names, self.n_features_in_)  # a file must be able to hold them
         if budget is not None:
             budget.require_private(randomness.secret)
         kernel = self.kernel if plan is None else plan.request.kernel
         require_all(rows, rows.shape[1], unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
-        if budget is not None:
-            budget.charge(collection)
         collector: Collector = self.engine or LocalEngine()
+        if budget is not None:
+            kept = partial(collector.named, self.path) if isinstance(collector, ThroughFiles) else None
+            budget.begin(collection, kept=kept)
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
             users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
@@ -143,7 +160,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 progress=tracker.bar(f"collecting {announcement.group}".rstrip(), len(index)),
             )
             collection.count(position, analyzer)
-        self.model_ = collection.publish(private=randomness.secret, budget=budget)
+        published = collection.publish(private=randomness.secret, budget=budget)
+        self.model_ = replace(published, basis=basis, feature_names=names)
 
     def _rows(self, x: Any, y: Any = NO_LABELS, *, reset: bool) -> Any:
         """Data validated by scikit-learn's rules, with our errors. Files are checked later, block by block."""
@@ -156,6 +174,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             if np.shape(y) != x.shape[:1]:
                 raise InvalidInputError(f"labels of shape {np.shape(y)} for {x.shape[0]} rows; give one for each row.")
             return x, np.asarray(y)
+        if type(x).__name__ == "LazyFrame":
+            raise InvalidInputError("vectors are a LazyFrame, which holds no data yet; collect() it first.")
         if issparse(x):
             raise InvalidInputError(
                 "vectors are sparse: every user sends as many messages whatever its entries, so that zeros stay"
@@ -208,6 +228,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         known = {name: request[name] for name in self.get_params() if name in request and name not in OF_LABELS}
         self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
         self.n_features_in_ = model.dim
+        if model.feature_names:
+            self.feature_names_in_ = np.array(model.feature_names, dtype=object)
         self.model_ = model
         return self
 

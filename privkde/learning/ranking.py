@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from accounting import InvalidInputError
+from accounting import InfeasibleError, InvalidInputError
 from accounting.errors import require_choice
 from privkde.protocol.inputs import Rows
 from privkde.protocol.linear_rule import LinearRule
@@ -38,6 +38,8 @@ class Ranking:
 
     def scores(self, y: Rows, *, progress: Progress | None = None) -> Floats:
         """One row for each query and one column for each class, the best class having the highest."""
+        if not self.classes:
+            raise InfeasibleError("no class stands out from its noise, so none can be predicted; raise epsilon.")
         if self.linear is None:
             return self.model.ranked(self.model.densities(y, progress=progress), self.rule)
         family, linear = self.model.announcements[0].family(), self.linear

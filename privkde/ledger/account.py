@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -55,6 +56,33 @@ class Account:
         self._require_cost(paid, release)
         return paid
 
+    def begin(self, collection: Collection, *, kept: Callable[[], str] | None = None) -> None:
+        """Charge a collection, unless that was done before, and refuse it before users answer again for one charge.
+
+        Answers that are `kept` in a folder, which then gets a name, take one of the results that were charged, before
+        there are any: they can be continued, and published again. Otherwise one must be left.
+        """
+        charge = self.charge(collection)
+        if collection.label_use is not None:
+            return
+        if kept is not None:
+            collection.answers_use = self._use(charge, f"answers {kept()}")
+        elif sum(use.schedule == charge.key for use in self.ledger.uses(self.budget)) >= charge.release.collections:
+            raise self._used_up(charge)
+
+    def _use(self, charge: Charge, key: str) -> Use:
+        try:
+            return self.ledger.use(self.budget, charge.key, key=key, plan_sha256=charge.plan_sha256)
+        except ScheduleUsedUpError as error:
+            raise self._used_up(charge) from error
+
+    def _used_up(self, charge: Charge) -> ScheduleUsedUpError:
+        return ScheduleUsedUpError(
+            f"charge {charge.key!r} of budget {self.budget!r} paid for {charge.release.collections} results, and as"
+            " many others were published, or begun; continue the one that was begun, in its folder, or run a new"
+            " collection, which is charged by itself."
+        )
+
     def _require_cost(self, paid: Charge, release: Release) -> None:
         """Refuse a charge that names the plan and has the price of something else: a ledger does not see plans."""
         expected = dataclasses.replace(release.repeated(paid.release.times), name=paid.name)
@@ -65,15 +93,15 @@ class Account:
                 " (Release.of_plan) with a new key."
             )
 
-    def begin_labels(self, collection: Collection) -> str:
-        """Charge a collection with separate labels and take its result, before anybody's label is drawn; the use's key.
+    def begin_labels(self, collection: Collection) -> Use:
+        """Charge a collection with separate labels and take its result, before anybody's label is drawn.
 
         Raises `ScheduleUsedUpError` if labels were drawn for this charge before: reports that differ from round to
         round could be averaged, even where a class that is too small ends every round.
         """
         charge = self.charge(collection)
         try:
-            return self.ledger.use(self.budget, charge.key, key=f"labels {secrets.token_hex(16)}").key
+            return self.ledger.use(self.budget, charge.key, key=f"labels {secrets.token_hex(16)}")
         except ScheduleUsedUpError as error:
             raise ScheduleUsedUpError(
                 f"charge {charge.key!r} of budget {self.budget!r} paid for one round of labels, and they were drawn;"
@@ -87,14 +115,14 @@ class Account:
         """
         self.require_private(private)
         charge = self.charge(collection)
+        begun = collection.label_use or collection.answers_use
+        if begun is None:
+            return self._use(charge, _outcome(collection))
         try:
-            key = collection.label_use or _outcome(collection)
-            return self.ledger.use(self.budget, charge.key, key=key, plan_sha256=charge.plan_sha256)
+            self.ledger.finish(begun, result=_outcome(collection))
         except ScheduleUsedUpError as error:
-            raise ScheduleUsedUpError(
-                f"charge {charge.key!r} of budget {self.budget!r} paid for {charge.release.collections} results, and as"
-                " many others were published, or about to be; run a new collection, which is charged by itself."
-            ) from error
+            raise self._used_up(charge) from error
+        return begun
 
     def require_private(self, private: bool) -> None:
         """Refuse a collection whose noise can be repeated: no charge covers it."""

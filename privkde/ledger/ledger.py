@@ -259,6 +259,23 @@ class Ledger:
             rows.add_use(use)
         return use
 
+    def finish(self, begun: Use, *, result: str) -> None:
+        """Record the result of a use that was taken before there was one; the same again changes nothing.
+
+        Raises `ScheduleUsedUpError` if it led to another result before.
+        """
+        require_key(result)
+        with self._store.transaction(writing=True) as rows:
+            rows.budget(begun.budget, lock=True)
+            if begun not in rows.uses_of(begun.budget, begun.schedule):
+                raise InvalidInputError(f"{begun.key!r} is no use of budget {begun.budget!r}; take one (Ledger.use).")
+            earlier = [use.key for use in rows.uses_of(begun.budget, begun.key)]
+            if earlier == [result]:
+                return
+            if earlier:
+                raise ScheduleUsedUpError(f"use {begun.key!r} of budget {begun.budget!r} has led to another result.")
+            rows.add_use(Use(budget=begun.budget, schedule=begun.key, number=1, key=result, created=_now()))
+
 
 def _earlier(
     charges: tuple[Charge, ...], key: str, release: Release, plan_sha256: str | None, cohort: str | None

@@ -122,8 +122,12 @@ class Rows:
 
     def uses(self, charge: Charge) -> tuple[Use, ...]:
         """The times of a schedule that were used, in order."""
-        query = sa.select(_uses).where(_uses.c.budget == charge.budget, _uses.c.schedule == charge.key)
-        found = self._read(_uses, query.order_by(_uses.c.number), [(_uses.name, charge.budget, charge.key)])
+        return self.uses_of(charge.budget, charge.key)
+
+    def uses_of(self, budget: str, schedule: str) -> tuple[Use, ...]:
+        """The uses of a schedule by its key. A use that was begun is itself a schedule, of one result."""
+        query = sa.select(_uses).where(_uses.c.budget == budget, _uses.c.schedule == schedule)
+        found = self._read(_uses, query.order_by(_uses.c.number), [(_uses.name, budget, schedule)])
         return tuple(Use(**_intact(row, _uses)) for row in found)
 
     def add_use(self, use: Use) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 from accounting import InvalidInputError, Plan
 from accounting.errors import require_integer, require_members, require_real
+from accounting.numerics.effort import TooMuchWorkError, at_most
 from accounting.request import LARGEST_DELTA, LARGEST_EPSILON, MOST_USERS
 from privkde.bitsum import Bitsum, executed
 from privkde.draws.randomness import public_stream
@@ -26,6 +27,8 @@ NO_LIMIT = 1e300
 """The highest ceiling for messages: more than anybody can send."""
 MOST_INSTANCES = 1 << 24
 """Instances of one collection: counts of ones and zeros take 16 bytes for each."""
+MOST_SECONDS = 600.0
+"""Processor time to read the plans in a file of somebody else, and for shufflers and analyzers to verify one."""
 
 
 class RefusedAnnouncementError(InvalidInputError):
@@ -125,9 +128,7 @@ class Announcement:
         least_users: int = 100,
         most_messages: float = 1e6,
         most_parameters: int = 1 << 22,
-        most_users: int = 10**7,
-        least_delta: float = 1e-15,
-        most_composed: int = 1 << 17,
+        most_seconds: float = 20.0,
     ) -> Announcement:
         """An announcement that somebody sent, accepted if it promises enough and its plan keeps the promise.
 
@@ -142,49 +143,39 @@ class Announcement:
           sent undoes the shuffling. A client cannot check that they take part.
         - `most_messages=1e6` are expected in one release (`most_messages_per_user`): some megabytes.
         - `most_parameters=2²²` public numbers of the kernel's maps: 16 megabytes, and some seconds to draw and check.
-        - `most_users=10⁷`, `least_delta=1e-15` (or 0) and `most_composed=2¹⁷` instances that one user touches in all
-          releases: they bound what it takes to compute the promise. A few kilobytes could ask for minutes.
+        - `most_seconds=20` of processor time to read it and to compute the promise. Usual plans take one to five.
 
-        All limits are looked at before the promise is computed, and maps are drawn only once they are used.
+        All other limits are looked at before the promise is computed, and maps are drawn only once they are used.
         """
-        announcement = Announcement.from_json(data)
-        request = announcement.plan.request
         epsilon = require_real("most_epsilon", most_epsilon, low=0.0, high=LARGEST_EPSILON)
         delta = require_real("most_delta", most_delta, low=0.0, high=LARGEST_DELTA, low_open=False)
         users = require_integer("least_users", least_users, low=2, high=MOST_USERS)
         messages = require_real("most_messages", most_messages, low=0.0, high=NO_LIMIT)
         parameters = require_integer("most_parameters", most_parameters, low=1, high=MOST_PARAMETERS)
-        many = require_integer("most_users", most_users, low=2, high=MOST_USERS)
-        tiny = require_real("least_delta", least_delta, low=0.0, high=LARGEST_DELTA, low_open=False)
-        composed = require_integer("most_composed", most_composed, low=1, high=sys.maxsize)
-        promised_delta = announcement.plan.protocol().promised_delta(request.delta)
-        _refuse_above("epsilon", request.epsilon, epsilon)
-        _refuse_above("delta", promised_delta, delta)
-        _refuse_above("messages", announcement.most_messages_per_user(), messages)
-        _refuse_above("parameters", announcement.kernel_choice().n_parameters(), parameters)
-        _refuse_above("users", request.users, many)
-        _refuse_above("composed", request.facts().touched.total, composed)
-        if 0.0 < request.delta < tiny:
-            raise RefusedAnnouncementError(
-                f"the collection announces delta={request.delta:g} and this client computes promises down to {tiny:g};"
-                " do not take part, or accept it by a lower least_delta."
-            )
-        if request.counted_users < users:
-            raise RefusedAnnouncementError(
-                f"the collection counts on {request.counted_users} honest users and this client asks for at least"
-                f" {users}; do not take part, or accept it by a lower least_users."
-            )
-        announcement.plan.verify()
+        with _in_time(most_seconds):
+            announcement = Announcement.from_json(data)
+            request = announcement.plan.request
+            _refuse_above("epsilon", request.epsilon, epsilon)
+            _refuse_above("delta", announcement.plan.protocol().promised_delta(request.delta), delta)
+            _refuse_above("messages", announcement.most_messages_per_user(), messages)
+            _refuse_above("parameters", announcement.kernel_choice().n_parameters(), parameters)
+            if request.counted_users < users:
+                raise RefusedAnnouncementError(
+                    f"the collection counts on {request.counted_users} honest users and this client asks for at least"
+                    f" {users}; do not take part, or accept it by a lower least_users."
+                )
+            announcement.plan.verify()
         return announcement
 
     @staticmethod
-    def verified(data: Mapping[str, Any]) -> Announcement:
+    def verified(data: Mapping[str, Any], *, most_seconds: float = MOST_SECONDS) -> Announcement:
         """An announcement, accepted if its plan keeps what it promises (`Plan.verify`), however little that is.
 
         For a shuffler or an analyzer, whose users have already decided. Clients use `received`.
         """
-        announcement = Announcement.from_json(data)
-        announcement.plan.verify()
+        with _in_time(most_seconds):
+            announcement = Announcement.from_json(data)
+            announcement.plan.verify()
         return announcement
 
     @staticmethod
@@ -207,6 +198,28 @@ class Announcement:
         except (KeyError, TypeError, OverflowError) as error:
             raise InvalidInputError(f"the announcement is malformed near {error}; ask for it again.") from error
         return announcement
+
+
+@contextmanager
+def _in_time(most_seconds: float) -> Iterator[None]:
+    try:
+        with at_most(most_seconds):
+            yield
+    except TooMuchWorkError as error:
+        raise RefusedAnnouncementError(
+            f"the collection's promise takes more than most_seconds={most_seconds:g} of processor time to compute; do"
+            " not take part, or accept it by a higher most_seconds."
+        ) from error
+
+
+@contextmanager
+def reading_plans() -> Iterator[None]:
+    """For the plans in a file: reading a law tests its hypotheses, which takes up to seconds for each."""
+    try:
+        with at_most(MOST_SECONDS):
+            yield
+    except TooMuchWorkError as error:
+        raise InvalidInputError(f"its plans take more than {MOST_SECONDS:g} s of processor time to read") from error
 
 
 def _refuse_above(name: str, announced: float, ceiling: float) -> None:

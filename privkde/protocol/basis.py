@@ -1,5 +1,7 @@
-"""A public basis: vectors are projected on a few columns first, which cuts messages and costs no privacy.
+"""A public basis: vectors are projected on a few columns first, which lowers noise and costs no privacy.
 
+With r columns instead of d the noise of means and second moments has fewer coordinates, and the fewest messages that
+are possible are about r²/2 + mr for m classes; padding takes more, unless a limit on messages is lower.
 With orthonormal columns B, x ↦ x·B is a contraction: norms stay at most 1, so every promise holds as without it. B is
 published with the model and must come from public data; nothing here protects whoever it was computed from.
 """
@@ -55,7 +57,7 @@ def orthonormal(basis: object, dim: int) -> Floats:
     Requires: real finite entries, 1 ≤ r ≤ d, independent columns.
     """
     given = np.asarray(basis)
-    require_numbers(given)
+    require_numbers(given, "basis is")
     if given.ndim != 2 or given.shape[0] != dim or not 1 <= given.shape[1] <= dim:
         raise InvalidInputError(
             f"basis of shape {given.shape} for vectors of {dim} entries; give a matrix ({dim}, r) with 1 ≤ r ≤ {dim}."

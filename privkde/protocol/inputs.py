@@ -75,11 +75,11 @@ def checked_vectors(
     return vectors
 
 
-def require_numbers(x: object) -> None:
+def require_numbers(x: object, what: str = "vectors are") -> None:
     """Refuse what is not an array of real numbers; a conversion would quote private values, or change them."""
     if not isinstance(x, np.ndarray) or x.dtype.kind not in "fiu":
         kind = f"an array of type {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
-        raise InvalidInputError(f"vectors are given as {kind}; give a NumPy array of real numbers.")
+        raise InvalidInputError(f"{what} given as {kind}; give a NumPy array of real numbers.")
 
 
 def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:

@@ -35,6 +35,8 @@ N_STEPS = 10
 """Steps in which the estimated signal settles."""
 SURE = 3.0
 """Deviations from which a difference is taken for more than noise."""
+LEAST_KEPT = 0.3
+"""Share of the means that shrinkage must leave for second moments to help: below, they give noise more weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +75,7 @@ class LinearRule:
     def of(published: Published) -> LinearRule:
         """The linear discriminant or, without second moments, the nearest mean; both with class sizes.
 
-        Where means are not surely more than noise, second moments are left out: they would only give noise more weight.
+        Where means are mostly noise (`ClassMeans.telling`), second moments are left out.
         """
         means = ClassMeans.of(published)
         dim = means.values.shape[1]
@@ -166,8 +168,9 @@ class ClassMeans:
 
     @property
     def telling(self) -> bool:
-        """Whether the estimated signal is surely more than noise."""
-        return self.signal > SURE * self.signal_error
+        """Whether the estimated signal is surely more than noise, and not much less than it."""
+        kept = float(self.shares @ (self.signal / (self.signal + self.noise_around)))
+        return self.signal > SURE * self.signal_error and kept > LEAST_KEPT
 
 
 def _covariance(published: Published, means: ClassMeans, shrunk: ClassMeans) -> Floats:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from accounting.errors import require_choice, require_integer, require_members
 from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.kernels import LsqFamily
-from privkde.protocol.announcement import Announcement
+from privkde.protocol.announcement import Announcement, reading_plans
 from privkde.protocol.basis import on_basis, require_basis
 from privkde.protocol.inputs import Rows, checked_vectors
 from privkde.protocol.joint_labels import JointLayout
@@ -27,10 +28,12 @@ from privkde.storage.container import DamagedFileError, read_container, write_co
 from privkde.storage.user_blocks import Progress, rows_per_block
 
 SCHEMA, SCHEMA_1 = SCHEMAS = ("privkde.model/2", "privkde.model/1")
-"""Models of the first schema have no rule and no basis."""
+"""Models of the first schema have no rule, no basis and no names of columns."""
 MEMBERS = ("schema", "announcements", "n_users", "contract", "private", "labels")
 RULES = (DENSITY, MEAN)
 """How classes are ranked: by density, or by the distance to their means in feature space."""
+LONGEST_NAME, MOST_NAME_BYTES = 256, 1 << 20
+"""Characters of the name of a column, and bytes of all names: a document holds them."""
 LARGEST_SUM = 1e30
 """Beyond it, densities would leave single precision."""
 
@@ -116,10 +119,12 @@ class DensityModel:
     """Separate labels: how classes are ranked. With joint labels the plan's model says it (`ranked_by`)."""
     basis: Floats | None = field(default=None, repr=False)
     """Orthonormal columns (d, r) on which vectors of the users were projected, as queries are; None: they were not."""
+    feature_names: tuple[str, ...] = field(default=(), repr=False)
+    """Names of the columns of data frames, which are public; empty if there were none."""
 
     def __post_init__(self) -> None:
-        layout = self._layout()
-        needed = (1, layout.n_classes) if layout is not None else (max(1, len(self.labels)), len(self.labels))
+        joint = self._joint_classes()
+        needed = (1, joint) if joint is not None else (max(1, len(self.labels)), len(self.labels))
         if (len(self.announcements), len(self.labels)) != needed:
             raise InvalidInputError(
                 f"{len(self.announcements)} groups and {len(self.labels)} labels were given; a model has one group and"
@@ -127,10 +132,11 @@ class DensityModel:
             )
         self._require_sums()
         require_choice("rule", self.rule, RULES)
-        if self.rule != DENSITY and (not self.labels or layout is not None):
+        if self.rule != DENSITY and (not self.labels or joint is not None):
             raise InvalidInputError(f"rule={self.rule!r} belongs to separate labels; leave it out.")
         if self.basis is not None:
             require_basis(self.basis, self.plans[0].request.dim)
+        require_feature_names(self.feature_names, self.dim)
         if len({(a.kernel_choice(), a.public_seed) for a in self.announcements}) > 1:
             raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
         kinds = {type(label) for label in self.labels}
@@ -140,6 +146,10 @@ class DensityModel:
         honest = promised(self.plans, self.label_response(), private=bool(self.private), declared=declared)
         if not isinstance(self.private, bool) or self.contract != honest:
             raise InvalidInputError("the contract is not the one that follows from the plans; publish the model again.")
+
+    def _joint_classes(self) -> int | None:
+        """The number of classes that one group holds together; None if there are no joint labels."""
+        return self.announcements[0].plan.request.facts().joint_classes if self.announcements else None
 
     def _layout(self) -> JointLayout | RecordLayout | None:
         return self.announcements[0].layout() if self.announcements else None
@@ -167,7 +177,7 @@ class DensityModel:
 
     def label_response(self) -> LabelResponse | None:
         """How labels were randomized by themselves, if the groups are classes."""
-        if not self.labels or self._layout() is not None:
+        if not self.labels or self._joint_classes() is not None:
             return None
         label = classifier_label(self._unseeded_contract())
         require_integer("classes", label.n_classes, low=len(self.labels), high=MOST_USERS)
@@ -286,7 +296,7 @@ class DensityModel:
             "private": self.private,
             "labels": list(self.labels),
             "rule": self.rule,
-        }
+        } | ({"feature_names": list(self.feature_names)} if self.feature_names else {})
         write_container(
             Path(path), document, {"sums": self.sums} | ({} if self.basis is None else {"basis": self.basis})
         )
@@ -297,9 +307,14 @@ class DensityModel:
         document, arrays = read_container(Path(path), SCHEMAS, ("sums",), ("basis",))
         try:
             first = document["schema"] == SCHEMA_1
-            require_members("the document", document, MEMBERS if first else (*MEMBERS, "rule"))
+            require_members("the document", document, MEMBERS if first else (*MEMBERS, "rule", "feature_names"))
+            if not isinstance(names := document.get("feature_names", []), list):
+                raise InvalidInputError("feature_names is no list of texts")
+            _require_as_many_plans(document, arrays["sums"])
+            with reading_plans():
+                announcements = tuple(Announcement.from_json(a) for a in document["announcements"])
             return DensityModel(
-                announcements=tuple(Announcement.from_json(a) for a in document["announcements"]),
+                announcements=announcements,
                 sums=arrays["sums"],
                 n_users=tuple(document["n_users"]),
                 contract=Contract.from_json(document["contract"]),
@@ -307,9 +322,34 @@ class DensityModel:
                 labels=tuple(document["labels"]),
                 rule=DENSITY if first else document["rule"],
                 basis=arrays.get("basis"),
+                feature_names=tuple(names),
             )
+        except MemoryError:
+            raise
         except Exception as error:  # a forged file may hold anything, so anything may be raised
             raise DamagedFileError(f"{str(path)!r} does not hold a valid model ({error}); write it again.") from error
+
+
+def require_feature_names(names: Sequence[object], dim: int) -> None:
+    """Refuse names of columns that are not `dim` texts which a document can hold; there may be none at all."""
+    texts = [name for name in names if isinstance(name, str) and len(name) <= LONGEST_NAME]
+    whole = "".join(texts)
+    held = whole.encode("utf-8", "ignore")
+    if names and (len(names) != dim or len(texts) != dim or len(held) > MOST_NAME_BYTES or held.decode() != whole):
+        raise InvalidInputError(
+            f"{len(names)} names of columns were given for {dim} columns; each must be a text of at most {LONGEST_NAME}"
+            f" characters in UTF-8, all together at most {MOST_NAME_BYTES:,} bytes. Rename columns, or give an array."
+        )
+
+
+def _require_as_many_plans(document: Mapping[str, Any], sums: Floats) -> None:
+    """Refuse a document with other numbers of announcements, users, labels and sums, before its plans are read."""
+    groups, users, labels = (len(document[name]) for name in ("announcements", "n_users", "labels"))
+    if users != groups or sums.shape[:1] != (groups,) or groups not in (1, labels):
+        raise InvalidInputError(
+            f"{groups} announcements, {users} numbers of users, {labels} labels and sums of shape {sums.shape} do not"
+            " belong together"
+        )
 
 
 def promised(plans: Sequence[Plan], label: LabelResponse | None, *, private: bool, declared: bool) -> Contract:

@@ -15,7 +15,7 @@ from accounting.errors import require_integer, require_members
 from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
-from privkde.protocol.announcement import Announcement
+from privkde.protocol.announcement import Announcement, reading_plans
 from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, WireFormat
 from privkde.protocol.record_vectors import RecordLayout
@@ -188,6 +188,11 @@ class Shuffler:
         self._admission = Admission(announcement, seeded=not self._stream.secret)
         self._request = announcement.plan.request
         self._register = register_of(announcement, register)
+        if admit is None and self._register.issues_tokens:
+            raise InvalidInputError(
+                "the register has issued tokens, and nobody asks for them; give admit=register.spend, or a register"
+                " that has issued none."
+            )
         self._admit = admit
         self._lock = threading.Lock()
         self._secret = True
@@ -343,7 +348,8 @@ class Analyzer:
             releases = [bytes.fromhex(release) for release in document["releases"]]
             if not isinstance(document["secret"], bool) or any(len(release) != ID_BYTES for release in releases):
                 raise InvalidInputError("the mark or the ids of releases are malformed")
-            analyzer = Analyzer(Announcement.from_json(document["announcement"]))
+            with reading_plans():
+                analyzer = Analyzer(Announcement.from_json(document["announcement"]))
             analyzer.add(tally, document["n_users"], secret=document["secret"], releases=releases)
             analyzer.rejected = require_integer("rejected", document["rejected"], low=0, high=10**12)
             analyzer.repeated = require_integer("repeated", document["repeated"], low=0, high=10**12)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.fft import dct, idct
 
@@ -20,6 +21,9 @@ from privkde.protocol.joint_labels import checked_classes
 
 Floats = NDArray[np.float64]
 
+ROWS_AT_ONCE = 16
+"""That are rotated together: enough to be transformed side by side, few enough for a core's cache."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RecordLayout:
@@ -31,7 +35,7 @@ class RecordLayout:
     vector: RecordVector
     bound: float
     scales: NDArray[np.float32]
-    """What each coordinate is multiplied by before the transform: its sign, and β or √2·β in the second moments."""
+    """What coordinates are multiplied by before the transform: sign, 1/R, and β or √2·β in the second moments."""
 
     @staticmethod
     def of(facts: KernelFacts, public_seed: str) -> RecordLayout | None:
@@ -49,18 +53,25 @@ class RecordLayout:
         numbers = checked_classes(classes, len(vectors), v.n_classes)
         rows = np.zeros((len(vectors), v.padded), np.float32)
         rows[:, : v.n_classes * v.dim].reshape(len(vectors), v.n_classes, v.dim)[users, numbers] = vectors
-        at = v.n_classes * v.dim
-        for i in range(v.dim if v.n_moments else 0):
-            np.multiply(vectors[:, i : i + 1], vectors[:, i:], out=rows[:, at : at + v.dim - i])
-            at += v.dim - i
-        rows[users, at + numbers] = np.float32(math.sqrt(v.size_weight))
+        sizes = v.n_classes * v.dim + v.n_moments
+        if v.n_moments:
+            _write_products(vectors, rows[:, v.n_classes * v.dim : sizes])
+        rows[users, sizes + numbers] = np.float32(math.sqrt(v.size_weight))
+        for start in range(0, len(rows), ROWS_AT_ONCE):
+            self._rotate(rows[start : start + ROWS_AT_ONCE])
+        return rows
+
+    def _rotate(self, rows: NDArray[np.float32]) -> None:
+        """Scale, rotate and clip some rows, in place."""
         rows *= self.scales
         before = row_norms(rows)
-        rotated: NDArray[np.float32] = dct(rows, type=2, norm="ortho", axis=1, overwrite_x=True)
+        rotated = dct(rows, type=2, norm="ortho", axis=1, overwrite_x=True)
         if not np.all(np.abs(row_norms(rotated) - before) <= 2.0 * TRANSFORM_ERROR * before):
-            raise InvalidInputError("the rotation changes lengths: the cosine transform of this machine is not exact.")
-        rotated *= np.float32(1.0 / self.bound)
-        return np.clip(rotated, -1.0, 1.0, out=rotated)
+            raise InvalidInputError(
+                f"the cosine transform of this machine changes lengths by more than {2.0 * TRANSFORM_ERROR:g}, and"
+                " promises count on less; nothing was sent. Install another build of SciPy."
+            )
+        np.clip(rotated, -1.0, 1.0, out=rows)
 
     def unrotated(self, sums: Floats) -> Floats:
         """Estimates of Σ v(x_u, c_u), one for each coordinate that is not padding, from published sums.
@@ -80,11 +91,11 @@ class RecordLayout:
     def second_moments(self, sums: Floats) -> Floats:
         """Σ xxᵀ over all users, from published sums."""
         v = self.vector
-        upper = np.triu_indices(v.dim)
-        entries = self.unrotated(sums)[v.n_classes * v.dim : -v.n_classes]
+        rows, columns = moment_indices(v.dim)
+        entries = self.unrotated(sums)[v.n_classes * v.dim : -v.n_classes] / _moment_scales(v)
         matrix = np.zeros((v.dim, v.dim))
-        matrix[upper] = entries / _moment_scales(v)
-        return matrix + np.triu(matrix, 1).T
+        matrix[rows, columns] = matrix[columns, rows] = entries
+        return matrix
 
     def noise_deviation(self, n_users: int, bitsum_variance: float) -> float:
         """Standard deviation of one coordinate of `unrotated`."""
@@ -93,16 +104,37 @@ class RecordLayout:
 
 @lru_cache(maxsize=4)
 def _drawn(vector: RecordVector, bound: float, public_seed: str) -> RecordLayout:
-    scales = signs(public_stream(public_seed).child("record"), vector.padded).astype(np.float32)
+    exact = signs(public_stream(public_seed).child("record"), vector.padded) / bound
     start = vector.n_classes * vector.dim
-    scales[start : start + vector.n_moments] *= _moment_scales(vector).astype(np.float32)
+    exact[start : start + vector.n_moments] *= _moment_scales(vector)
+    scales = exact.astype(np.float32)
     scales.flags.writeable = False
     return RecordLayout(vector=vector, bound=bound, scales=scales)
+
+
+def moment_indices(dim: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Which x_i·x_j is where in svec: those with j = i, then those with j = i + 1 modulo d, and so on.
+
+    >>> print(*(f"{i}{j}" for i, j in zip(*moment_indices(3), strict=True)))
+    00 11 22 01 12 20
+    """
+    steps, rows = np.divmod(np.arange(dim * (dim + 1) // 2), dim)
+    return rows, (rows + steps) % dim
+
+
+def _write_products(vectors: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    """x_i·x_j in the order of `moment_indices`: long rows of products, since short ones take longer."""
+    dim = vectors.shape[1]
+    whole = (dim + 1) // 2
+    ahead = sliding_window_view(np.concatenate([vectors, vectors[:, : whole - 1]], axis=1), dim, axis=1)
+    np.multiply(vectors[:, None], ahead, out=out[:, : whole * dim].reshape(-1, whole, dim))
+    if dim % 2 == 0:
+        np.multiply(vectors[:, :whole], vectors[:, whole:], out=out[:, whole * dim :])
 
 
 def _moment_scales(vector: RecordVector) -> Floats:
     """β on the diagonal and √2·β beside it, in the order of svec."""
     if not vector.n_moments:
         return np.zeros(0)
-    rows, columns = np.triu_indices(vector.dim)
+    rows, columns = moment_indices(vector.dim)
     return math.sqrt(vector.moment_weight) * np.where(rows == columns, 1.0, math.sqrt(2.0))

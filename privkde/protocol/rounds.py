@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from accounting.errors import require_choice, require_integer
 from accounting.mechanisms import BITSUMS, LabelResponse
 from accounting.planning import plan
 from accounting.request import ALL_THERE, MOST_USERS, PlanRequest, read_request
-from privkde.draws.randomness import new_public_seed, public_stream
+from privkde.draws.randomness import new_public_seed, process_identity, public_stream
 from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.model import DensityModel, Label, promised
@@ -34,6 +35,7 @@ from privkde.protocol.parties import Analyzer
 
 if TYPE_CHECKING:
     from privkde.ledger import Account
+    from privkde.ledger.records import Use
 
 SMALL_CLASSES = ("refuse", "exclude")
 
@@ -74,6 +76,8 @@ class Terms:
 
     def __post_init__(self) -> None:
         require_choice("small_classes", self.small_classes, SMALL_CLASSES)
+        object.__setattr__(self, "request", MappingProxyType(dict(self.request)))  # the caller's may change
+        object.__setattr__(self, "labels", tuple(self.labels))
         if self.joint and (len(self.labels) < 2 or self.label_epsilon is not None):
             raise InvalidInputError(
                 f"{len(self.labels)} labels and label_epsilon={self.label_epsilon!r} with joint labels; give at least"
@@ -143,8 +147,11 @@ class Collection:
         self.released: tuple[int, ...] = ()
         """Which classes (by number) are collected; all, unless small ones were excluded."""
         self.analyzers: tuple[Analyzer, ...] = ()
-        self.label_use: str | None = None
+        self.label_use: Use | None = None
         """Separate labels that are drawn here: the use of a charge that was taken for them."""
+        self.answers_use: Use | None = None
+        """Answers that are kept in a folder: the use of a charge that was taken for them."""
+        self._process = process_identity()
 
     def begin_labels(self, budget: Account) -> None:
         """Charge for separate labels before they are drawn. They are drawn once for a charge, whatever follows."""
@@ -173,11 +180,14 @@ class Collection:
     def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
         """Close enrollment, plan for the public counts, and announce the plans.
 
-        A `fixed` plan was made before; it must fit the number of enrolled users. A schedule of several releases has
-        one plan for all of them, so it must be given.
+        A `fixed` plan was made before. It must keep what it promises (`Plan.verify`), promise no less than the terms,
+        and fit the number of enrolled users. A schedule of several releases has one plan for all of them, so it must
+        be given.
         """
         self._require(Round.ENROLLMENT)
         self._require_plan_of_schedule(fixed)
+        if fixed is not None:
+            self._require_promise(fixed)
         announcements, released = [], []
         typical = max(2 * max(1, len(self.terms.labels)), int(self.enrolled.mean()))
         bound = self.terms.plan_request(typical, **ALL_THERE).rounding_bound  # the same for all groups
@@ -217,6 +227,23 @@ class Collection:
                 f"the plan is for {fixed.request.releases} releases and the terms for {releases}: the labels'"
                 " response is repeated as often; give the same number."
             )
+
+    def _require_promise(self, fixed: Plan) -> None:
+        """Terms are what is charged for: a plan may not promise less, whatever its document says."""
+        agreed, epsilon = self.terms.features_guarantee(View.COMMUNICATION), fixed.request.epsilon
+        delta = fixed.protocol().promised_delta(fixed.request.delta)
+        if epsilon > agreed.epsilon or delta > agreed.delta:
+            raise InvalidInputError(
+                f"the plan promises epsilon={epsilon:g}, delta={delta:g} and the terms epsilon={agreed.epsilon:g},"
+                f" delta={agreed.delta:g}; plan for what was agreed on."
+            )
+        ours = self.terms.plan_request(fixed.request.users)
+        if fixed.request.n_colluders < ours.n_colluders or fixed.request.counted_users > ours.counted_users:
+            raise InvalidInputError(
+                f"the plan counts on {fixed.request.counted_users} honest users and on {fixed.request.n_colluders}"
+                f" colluders, the terms on {ours.counted_users} and {ours.n_colluders}; plan for what was agreed on."
+            )
+        fixed.verify()
 
     def _refuse_or_exclude(self, number: int, count: int, error: PrivkdeError) -> None:
         if self.terms.n_groups == 1:
@@ -284,6 +311,11 @@ class Collection:
         response = self.terms.label_response() if self.terms.separate else None
         return promised(plans, response, private=private, declared=self.terms.labels_declared)
 
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInputError("a collection cannot be copied or pickled: what is charged is published once.")
+
     def _require(self, needed: Round) -> None:
+        if process_identity() != self._process:
+            raise InvalidInputError("this process is a copy of the one that began the collection; go on in that one.")
         if self.round is not needed:
             raise WrongRoundError(f"this belongs to the {needed} round; the collection is in the {self.round} round.")

@@ -214,6 +214,12 @@ class ReportRegister:
             self._database.execute("INSERT INTO tokens VALUES (?, 0)", [_hashed(token)])
         return token
 
+    @property
+    def issues_tokens(self) -> bool:
+        """Whether reports cost a token."""
+        with self._errors():
+            return self._database.execute("SELECT 1 FROM tokens LIMIT 1").fetchone() is not None
+
     def spend(self, token: bytes | None) -> bool:
         """Whether a token was issued and not spent; it then is, once the report that it came with is released."""
         if not isinstance(token, bytes):

@@ -185,6 +185,19 @@ def test_explain_tells_of_features_and_label() -> None:
     assert "Theorem 3.2 guarantees" in plan_for(**SMALL).explain()
 
 
+def test_a_linear_model_says_how_noisy_its_means_and_moments_are() -> None:
+    asked: dict[str, Any] = {"users": 3000, "dim": 6, "classes": 2, "epsilon": 1.0, "delta": 1e-6, "max_messages": 40.0}
+    for model, moments in (("mean", False), ("discriminant", True)):
+        plan = plan_for(**asked, model=model)
+        (reason,) = [reason for reason in plan.reasons if "noise of a class mean" in reason]
+        privacy, rounding = ((plan.request.facts().bound * x) ** 2 for x in (2.0 * plan.bitsum_rmse, math.sqrt(3000)))
+        least, most = (math.sqrt(6 * square) / 1500 for square in (privacy, privacy + rounding))
+        found = float(reason.split("(even classes) ")[1].split(";")[0].split(",")[0])
+        assert least < found < 1.02 * most, "the last digit and what is given back for clipping are up to 2 %"
+        assert ("of second moments" in reason) is moments
+    assert not any("class mean" in reason for reason in plan_for(**asked, model="density").reasons)
+
+
 # --- laws -----------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from accounting.comparing import compare_rungs
@@ -54,6 +55,22 @@ def test_the_six_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr("privkde.learning.private_classifier.private_randomness", lambda _: private_randomness(18))
     exec(lines, {})
     assert int(capsys.readouterr().out.strip().rstrip("%")) == pytest.approx(int(accuracy), abs=15)
+
+
+def test_the_table_of_accuracies() -> None:
+    """As the results have it, rounded; five runs of the default."""
+    sets = {one["data"]: one for one in json.loads((ROOT / "docs/results/classifier.json").read_text())["sets"]}
+    chosen = ["agnews_minilm", "sst2_minilm", "dbpedia14_minilm", "cifar10_effnet", "cifar10_pixel_pca"]
+    printed = dict(re.findall(r"^\| (default, .*?|the paper's .*?|logistic .*?) \| (.*) \|$", TEXT, flags=re.MULTILINE))
+    at = {(name, row["epsilon"]): row for name in chosen for row in sets[name]["rows"]}
+    assert {len(at[name, epsilon]["accuracies"]) for name in chosen for epsilon in (0.5, 1.0)} == {5}
+    expected = {
+        "default, ε = 0.5": [np.mean(at[name, 0.5]["accuracies"]) for name in chosen],
+        "default, ε = 1": [np.mean(at[name, 1.0]["accuracies"]) for name in chosen],
+        "the paper's calibration, ε = 1": [np.mean(at[name, 1.0]["paper"]) for name in chosen],
+        "logistic regression, no privacy": [sets[name]["without privacy"]["logistic regression"] for name in chosen],
+    }
+    assert printed == {row: " | ".join(f"{100 * value:.1f}" for value in values) for row, values in expected.items()}
 
 
 def test_the_command_lines() -> None:

@@ -13,10 +13,11 @@ from accounting.mechanisms import RandomizedResponse
 from privkde.bitsum import Bitsum, Tally, three_negative_binomial
 from privkde.bitsum.pure import PureBitsum
 from privkde.bitsum.randomized_response import RandomizedResponseBitsum
+from privkde.bitsum.single_noise import SingleNoiseBitsum
 from privkde.bitsum.three_negative_binomial import ThreeNegativeBinomialBitsum
 from privkde.draws.laws import KeepLabel, NegativeBinomial
 from privkde.draws.randomness import ByteStream, public_stream
-from privkde.draws.sampling import bernoulli
+from privkde.draws.sampling import bernoulli, permutation
 from privkde.kernels import norms
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol import label_round as labels
@@ -101,6 +102,34 @@ def one_class_more(right: Right, self: KeepLabel, bits: int) -> Any:
 def public_draws(_: Right, self: Bitsum, scaled: NDArray[np.float32], stream: ByteStream) -> Bits:
     """Rounding and flipping use the stream that everybody can draw."""
     return bernoulli(scaled, public_stream("00" * 16), flip=self.flip)
+
+
+def _public_pairs(instances: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All instances (but one, of an odd number) in pairs that everybody can draw."""
+    order = permutation(instances, public_stream("00" * 16))
+    half = instances // 2
+    return order[:half], order[half : 2 * half]
+
+
+@fault("two instances, one coin", RECORD, Bitsum, "respond")
+def shared_coins(right: Right, self: Bitsum, scaled: NDArray[np.float32], stream: ByteStream) -> Bits:
+    """Instances are paired at random, in public: one is rounded and flipped by U, the other by U or 1 − U."""
+    if scaled.ndim == 1:
+        return np.asarray(right(self, scaled, stream))
+    uniform = stream.take(8 * scaled.size).view(np.uint64).reshape(scaled.shape) * 2.0**-64
+    first, second = _public_pairs(scaled.shape[1])
+    uniform[:, second] = np.where(second % 2, uniform[:, first], 1.0 - uniform[:, first])
+    return (uniform < 0.5 + (0.5 - self.flip) * scaled).astype(np.uint8)
+
+
+@fault("two instances, one noise", NEGATIVE_BINOMIAL, SingleNoiseBitsum, "noise")
+def shared_noise(right: Right, self: Bitsum, n_users: int, shape: Any, stream: ByteStream) -> Tally:
+    """Instances are paired at random, in public, and a user's noise in both is the same draw."""
+    drawn: Tally = right(self, n_users, shape, stream)
+    if len(shape) == 2:
+        first, second = _public_pairs(shape[1])
+        drawn.ones[:, second] = drawn.ones[:, first]
+    return drawn
 
 
 @fault("shuffler keeps the order", CORRELATED, parties, "permutation")

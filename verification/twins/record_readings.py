@@ -81,7 +81,9 @@ def readings(layout: RecordLayout, x: Floats, classes: NDArray[np.int64], y: Flo
                     published=partial(_density, layout, c, query / mine.sum()),
                 )
             )
-    start, rows, columns = v.n_classes * d, *np.triu_indices(d)
+    start = v.n_classes * d
+    pairs = [(i, (i + k) % d) for k in range(d // 2 + 1) for i in range(d) if 2 * k < d or i < k]
+    rows, columns = np.array(pairs).T
     for at, query in enumerate(y if v.moment_weight else y[:0]):
         entries = query[rows] * query[columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
         found.append(

@@ -17,11 +17,13 @@ from scipy import linalg, signal, stats
 from accounting.contract import EvidenceKind
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.guarantee import Adjacency, View
+from accounting.mechanisms import pure_condition, rebuild
 from accounting.mechanisms.pure import Pure
-from accounting.mechanisms.pure_condition import OneDimensionalTest
+from accounting.mechanisms.pure_condition import Draft, OneDimensionalTest
 from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import LossGrid, ProfileTable
+from tests.memory import peak
 
 TUNED = [(1.0, 2, 0.3), (1.0, 3, 0.5), (2.0, 3, 0.3), (0.5, 2, 0.5), (0.5, 3, 1.0), (3.0, 2, 0.1)]
 SIZE = 56
@@ -261,6 +263,43 @@ class TestExactTest:
         assert instance(base_messages=85, **fields).messages_per_user() == pytest.approx(173, rel=0.005)
         with pytest.raises(InvalidInputError):
             instance(base_messages=84, **fields)
+
+    def test_terms_before_the_window_are_summed_in_parts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        draft = tuned(1.0, 10_000, 0.1)._draft()
+        whole = OneDimensionalTest.of(draft, ahead=80)
+        assert whole.start > 3
+        monkeypatch.setattr(pure_condition, "TERMS_AT_ONCE", 3)
+        parts = OneDimensionalTest.of(draft, ahead=80)
+        np.testing.assert_allclose(parts.log_level, whole.log_level, rtol=1e-12)
+        np.testing.assert_allclose(parts.log_rise, whole.log_rise, rtol=1e-12)
+
+    def test_memory_is_that_of_the_window(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The attack, on a tenth of its window: twice as many terms before it took twice the memory."""
+        monkeypatch.setattr(pure_condition, "TERMS_AT_ONCE", 1 << 16)
+        epsilon, base = 2.1e-5, 300_000
+        silence = 1.0 / (1.0 + math.exp(1.9) * math.expm1(epsilon))
+        draft = Draft(epsilon=epsilon, noise_epsilon=1e-9, silence=silence, base=base, shape=5e9, continuing=0.5)
+        window = 8 * (draft.threshold() - draft.first_count() + base + math.ceil(8.0 / -math.expm1(-epsilon)))
+        assert 5e6 < window < 7e6
+        tuned(1.0, 2, 0.1)  # imports
+        assert peak(lambda: OneDimensionalTest.of(draft, ahead=base)) < 10 * window
+
+    def test_a_law_is_tested_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The attack: a plan is asked for its law five times by whoever receives it, and each test took seconds."""
+        fields = tuned(1.0, 2, 0.1).parameters() | {"n_users": 2, "silence_probability": 0.25}
+        tested, exact = [], Pure.satisfies_exact_test
+
+        def satisfies_exact_test(law: Pure) -> bool:
+            tested.append(law)
+            return exact(law)
+
+        monkeypatch.setattr(Pure, "satisfies_exact_test", satisfies_exact_test)
+        first = rebuild("pure", 2, fields)
+        assert [first] == tested == [rebuild("pure", 2, fields)]
+        for _ in range(2):
+            with pytest.raises(InvalidInputError, match="fails for these parameters"):
+                rebuild("pure", 2, fields | {"silence_probability": 1e-9})
+        assert len(tested) == 2
 
     def test_undecided_counts_as_refused(self) -> None:
         """A flood so small and a base so large that no double holds a(u+s)/a(u)."""

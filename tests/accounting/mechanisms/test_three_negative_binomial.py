@@ -19,6 +19,7 @@ from accounting.mechanisms import three_negative_binomial
 from accounting.mechanisms.three_negative_binomial import ThreeNegativeBinomial
 from accounting.numerics.pmf import Array
 from accounting.numerics.profile import Pair
+from tests.memory import MEGABYTE, peak
 from tests.slow_twins import PlaneLaw, missing
 from tests.slow_twins import losses as losses_of
 from tests.strategies import user_counts
@@ -384,3 +385,15 @@ def test_calibrating_a_larger_shape_closes_the_gap() -> None:
     one, four = (target.design(ThreeNegativeBinomial, 30_000) for target in targets)
     assert 86.0 < one.rmse() < 90.0
     assert 62.0 < four.rmse() < 66.0
+
+
+@pytest.mark.parametrize(("noise", "flood"), [(9e4, 1.15e5), (10.0, 1.2e5)])
+def test_a_table_that_is_too_large_is_refused_before_memory_is_taken(noise: float, flood: float) -> None:
+    """The attack: parameters of a few bytes, and 1.4 GB. Once the table is too large, once only the filtered floods."""
+    law = protocol(8, 1.0 - math.sqrt(8.0) / noise, (1.0, 1.0 - 1.0 / flood))
+
+    def refused() -> None:
+        with pytest.raises(InfeasibleError, match=r"entries here, above the limit .* use noise_shape=1"):
+            law.pairs()
+
+    assert peak(refused) < MEGABYTE

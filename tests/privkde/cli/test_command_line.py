@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from accounting import Plan
@@ -111,6 +112,19 @@ def test_compare_lists_rungs_that_do_not_apply(capsys: pytest.CaptureFixture[str
     assert "published" in capsys.readouterr().out
 
 
+def test_compare_predicts_accuracy_on_data_like_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Arrays are called `X` or `X_train`, `y` or `y_train`."""
+    labels = np.arange(200) % 2
+    vectors = np.where(labels, 0.5, -0.5)[:, None] * np.ones((200, 2))
+    np.savez(tmp_path / "sample.npz", X=vectors, y_train=labels)
+    asked = ["--users", "3000", "--dim", "2", "--epsilon", "2", "--delta", "1e-6", "--accountant", "geometric"]
+    options = ["--classes", "2", "--max-messages", "20", "--compare", "--sample", str(tmp_path / "sample.npz")]
+    assert main(["plan", *asked, *options]) == 0
+    text = capsys.readouterr().out
+    assert "expected accuracy" in " ".join(text.split())
+    assert all(float(cells(text, model)[-1].removesuffix("%")) > 95.0 for model in ("mean", "discriminant"))
+
+
 def test_explain_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target, picture = tmp_path / "plan.json", tmp_path / "profile.svg"
     text = run(capsys, "--bitsum", "poisson", "--explain", "--output", str(target), "--plot", str(picture))
@@ -187,6 +201,7 @@ def test_shares_may_be_percentages_and_releases_are_named(capsys: pytest.Capture
         (["--plot", "/nonexistent/plan.svg"], "does not exist"),
         (["--target-error", "0.1"], "--solve"),
         (["--compare", "--json"], "--json has no effect with --compare"),
+        (["--compare", "--sample", "public.npz"], "add --classes"),
         (["--solve", "delta"], "--solve='delta'"),
         (["--dropout", "100%"], "'100%' must be at least 0% and below 100%"),
         (["--colluders", "many%"], "'many' must be a number"),
@@ -241,6 +256,14 @@ def test_interrupting_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("privkde.cli.plan_command.plan_with_advice", interrupt)
     assert main(REQUEST) == 130
+
+
+def test_too_little_memory_is_no_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def allocate(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 80.0 MiB for an array")
+
+    monkeypatch.setattr("privkde.cli.plan_command.plan_with_advice", allocate)
+    assert "takes more memory than there is; ask for less" in refuse(capsys, *REQUEST)
 
 
 def test_unknown_picture_format_writes_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

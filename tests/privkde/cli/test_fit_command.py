@@ -139,7 +139,7 @@ def test_without_a_plan_the_default_is_fitted(capsys: pytest.CaptureFixture[str]
     model, target = tmp_path / "model", tmp_path / "predictions.npz"
     text = out(capsys, *asked(shop, model, "--epsilon", "2", "--max-messages", "400"))
     assert "(2, 1e-6)-differential privacy for a whole record: features and label, in one collection of 600" in text
-    assert "discriminant: second moments are collected" in text
+    assert "discriminant: second moments cost" in text
     assert text.endswith(f"written: {model}\n")
     assert "accuracy" in out(capsys, "predict", model, shop / "data.npz", "-o", target)
     fitted = PrivateClassifier.load(model)

@@ -122,12 +122,15 @@ def test_what_cannot_be_continued_is_refused(
     left = packets(tmp_path)
     for further in (["--public-seed", "0" * 32], ["--bandwidth", "2"]):
         assert "answers to another announcement" in refuse(capsys, *collecting(shop, tmp_path, *further))
+    with monkeypatch.context() as patch:
+        patch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK // 2)  # another division into blocks
+        assert "is not a block of these users" in refuse(capsys, *collecting(shop, tmp_path))
     assert main(collecting(shop, tmp_path)) == 0
     assert {name: packets(tmp_path)[name] for name in left} == left
     assert packets(tmp_path) != held
     capsys.readouterr()
-    monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK // 2)  # another division into blocks
-    assert "is not a block of these users" in refuse(capsys, *collecting(shop, tmp_path))
+    monkeypatch.setattr(user_blocks, "MOST_ROWS", ROWS_PER_BLOCK // 2)
+    assert "some are missing now" in refuse(capsys, *collecting(shop, tmp_path))
     (tmp_path / "sent" / "notes").touch()
     assert "'notes', which does not belong there" in refuse(capsys, *collecting(shop, tmp_path))
 

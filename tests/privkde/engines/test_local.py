@@ -644,6 +644,18 @@ def test_links_and_copies_of_one_file_are_one_set_of_users(
 
 
 @pytest.mark.parametrize("engine", BOTH)
+def test_files_are_not_counted_past_tokens(engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path) -> None:
+    """A regression: people were enrolled by tokens, and files were then counted without any."""
+    announcement, packets = sent
+    files = written(tmp_path, packets)
+    with ReportRegister(announcement.collection(), tmp_path / "reports") as register:
+        register.issue()
+        with pytest.raises(InvalidInputError, match="the register has issued tokens"):
+            running(engine).count(announcement, files, register=register)
+        assert register.releases() == []
+
+
+@pytest.mark.parametrize("engine", BOTH)
 def test_a_report_is_in_one_release_over_all_runs(
     engine: str, sent: tuple[Announcement, list[bytes]], tmp_path: Path
 ) -> None:

@@ -462,9 +462,12 @@ def test_label_epsilon_is_checked(epsilon: float) -> None:
 @pytest.mark.parametrize(
     "estimator", [PrivateKDE(), PrivateKDEClassifier(classes=CLASSES), PrivateClassifier()], ids=repr
 )
-@pytest.mark.filterwarnings("ignore:classes were not declared")
 def test_nobody_invents_an_epsilon(estimator: Any) -> None:
-    with pytest.raises(InvalidInputError, match=r"epsilon=None: nothing is promised yet\. Choose"):
+    """Refused before anything else, such as a warning of undeclared classes, is said."""
+    with (
+        warnings.catch_warnings(action="error"),
+        pytest.raises(InvalidInputError, match=r"epsilon=None: nothing is promised yet\. Choose"),
+    ):
         estimator.fit(X, Y)
     assert not hasattr(estimator, "model_")
 
@@ -478,7 +481,10 @@ def test_label_epsilon_is_a_part_of_the_total(label: float | None, features: flo
     assert found[Adjacency.FEATURES, View.COMMUNICATION] == (features, 1e-6)
     assert found[Adjacency.LABEL, View.COMMUNICATION] == (10.0 - features, 0.0)
     assert fitted.summary().startswith("(10, 1e-6)-differential privacy for a whole record: features and label, in a")
-    with pytest.raises(InvalidInputError, match="leave nothing"):
+    with pytest.raises(
+        InvalidInputError,
+        match=r"^label_epsilon=10\.0 leaves nothing of epsilon=10\.0, which is for features and label",
+    ):
         classifier(epsilon=10.0, label_epsilon=10.0).fit(X, Y)
 
 
@@ -665,7 +671,7 @@ def test_bandwidth_and_projection_reach_the_kernel() -> None:
 def test_a_plan_made_before_decides() -> None:
     asked = SETTINGS | {"kernel": "inner-product", "repetitions": None, "bitsum": "poisson", "delta": 1e-6}
     plan = plan_for(users=80, min_users=50, dim=DIM, **asked)
-    fitted = kde(kernel="gaussian", epsilon=1.0).fit(X, plan=plan)
+    fitted = kde(kernel="gaussian", epsilon=None).fit(X, plan=plan)
     assert fitted.plan_ == plan
     assert fitted.model_.n_users == (USERS,)
     assert fitted.model_.sums.shape == (1, DIM)
@@ -673,6 +679,15 @@ def test_a_plan_made_before_decides() -> None:
         kde(kernel="gaussian").fit(2.0 * X, plan=plan)
     gaussian = plan_for(users=60, dim=DIM, bitsum="pure", delta=0.0, **SETTINGS)
     assert kde(kernel="inner-product").fit(2.0 * X, plan=gaussian).model_.n_users == (USERS,)
+
+
+def test_a_plan_for_another_promise_is_refused() -> None:
+    """A regression: ε = 0.1 was asked for and the plan's ε = 50 was spent, without a word."""
+    plan = plan_for(users=60, dim=DIM, bitsum="rr", delta=1e-7, **SETTINGS)
+    for asked, told in (({"epsilon": 0.1}, "epsilon=0.1 and a plan for epsilon=50"), ({"delta": 1e-9}, "delta=1e-09")):
+        with pytest.raises(InvalidInputError, match=told):
+            kde(**asked).fit(X, plan=plan)
+    assert kde().fit(X, plan=plan).plan_ == plan
 
 
 def test_a_plan_that_does_not_keep_its_promise_is_refused() -> None:

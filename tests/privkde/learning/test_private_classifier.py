@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import pickle
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from accounting import Adjacency, InfeasibleError, InvalidInputError, View
+from accounting.request import MOST_MESSAGES
 from privkde import PrivateClassifier, PrivateKDE, PrivateKDEClassifier
 from privkde.learning.private_classifier import FaintClassesWarning, WeakSignalWarning, weakness
 from privkde.protocol.linear_rule import LinearRule
@@ -219,8 +221,17 @@ def test_a_fit_that_drowns_says_so() -> None:
 def test_how_many_users_it_would_take() -> None:
     """Squared noise falls with n²: four times as much as the signal takes twice the users."""
     shape: dict[str, Any] = {"weights": np.zeros((2, 1)), "offsets": np.zeros(2)}
-    assert "about 2,000 users" in weakness(LinearRule(signal=0.25, noise=1.0, **shape), 1_000)
+    assert "with about 2,000 users both would be equal" in weakness(LinearRule(signal=0.25, noise=1.0, **shape), 1_000)
     assert "nothing can be told" in weakness(LinearRule(signal=0.0, noise=1.0, **shape), 1_000)
+
+
+def test_a_number_of_classes_is_refused_with_the_remedy() -> None:
+    with pytest.raises(InvalidInputError, match=r"classes=3 is a number; give the classes, for instance range\(3\)"):
+        classifier(classes=3).fit(X, Y)
+
+
+def test_the_documented_limit_on_messages_is_the_planners() -> None:
+    assert f"Most messages of a user; {MOST_MESSAGES:,} if left out." in (inspect.getdoc(PrivateClassifier) or "")
 
 
 @pytest.mark.usefixtures("noise")
@@ -244,7 +255,9 @@ def test_a_plan_made_before_decides() -> None:
         (plan_for(**asked, dim=DIM, classes=3, label_epsilon=5.0), "not for joint labels"),
     ):
         with pytest.raises(InvalidInputError, match=told):
-            classifier().fit(X, Y, plan=other)
+            classifier(epsilon=None).fit(X, Y, plan=other)
+    with pytest.raises(InvalidInputError, match=r"epsilon=3\.0 and a plan for epsilon=4"):
+        classifier(epsilon=3.0).fit(X, Y, plan=plan)
 
 
 @pytest.mark.usefixtures("noise")
@@ -294,13 +307,26 @@ def test_classes_of_any_type_survive_a_file(tmp_path: Path) -> None:
         np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
 
 
+@pytest.mark.extras
 @pytest.mark.usefixtures("noise")
-def test_data_frames_are_data() -> None:
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X, columns=["a", "b", "c", "d"])
-    fitted = classifier().fit(frame, pandas.Series(Y))
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_are_data(library: str, tmp_path: Path) -> None:
+    frames = importlib.import_module(library)
+    frame = frames.DataFrame({name: X[:, number] for number, name in enumerate("abcd")})
+    fitted = classifier().fit(frame, frames.Series(Y.tolist()))
     assert fitted.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     np.testing.assert_array_equal(fitted.predict(frame), classifier().fit(X, Y).predict(X))
+    fitted.save(tmp_path / "model")
+    for one in (fitted, PrivateClassifier.load(tmp_path / "model")):
+        with pytest.raises(InvalidInputError, match="feature names"):
+            one.predict(frame[["b", "a", "c", "d"]])
+
+
+@pytest.mark.extras
+def test_lazy_frames_hold_no_data() -> None:
+    frame = importlib.import_module("polars").DataFrame({"a": [0.1, 0.2]}).lazy()
+    with pytest.raises(InvalidInputError, match=r"LazyFrame, which holds no data yet; collect\(\) it first"):
+        classifier().fit(frame, ["ant", "bee"])
 
 
 @pytest.mark.usefixtures("noise")

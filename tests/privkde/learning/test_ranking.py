@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from accounting import InvalidInputError
+from accounting import InfeasibleError, InvalidInputError
 from privkde import PrivateClassifier, PrivateKDEClassifier
 from privkde.learning.ranking import Ranking
 from tests.privkde.unplanned import little_noise
@@ -63,3 +64,11 @@ def test_separate_labels_have_a_rule_that_can_be_changed() -> None:
     np.testing.assert_array_equal(Ranking.of(model, "mean").scores(X), model.ranked(densities, "mean"))
     with pytest.raises(InvalidInputError, match="rule='median'"):
         Ranking.of(model, "median")
+
+
+def test_where_no_class_is_left_none_is_predicted() -> None:
+    """A regression: a forged model without class sizes ended in an untyped error."""
+    model = PrivateClassifier(**ASKED, model="density", max_messages=200).fit(X, Y).model_
+    nobody = dataclasses.replace(model, sums=np.zeros_like(model.sums))
+    with pytest.raises(InfeasibleError, match="no class stands out from its noise, so none can be predicted"):
+        Ranking.of(nobody).scores(X)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +16,9 @@ import pytest
 
 from accounting import Adjacency, Guarantee, InvalidInputError, Plan, View
 from accounting.releases.release import Release
-from privkde import Collection, PrivateClassifier, PrivateKDE, PrivateKDEClassifier, Terms
+from privkde import Announcement, Collection, PrivateClassifier, PrivateKDE, PrivateKDEClassifier, Terms
 from privkde.bitsum.execution import Tally
+from privkde.engines import ANNOUNCEMENT, NAME, ThroughFiles, engine
 from privkde.engines.local import LocalEngine
 from privkde.ledger import (
     Account,
@@ -26,6 +31,7 @@ from privkde.ledger import (
 from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.parties import Analyzer
 from privkde.protocol.rounds import Round
+from privkde.storage.report_register import ReportRegister, register_beside
 from tests.plans import plan_for
 
 USERS, DIM = 400, 3
@@ -129,6 +135,125 @@ def test_a_fit_is_charged_before_anybody_answers_and_a_rerun_is_not_charged_agai
     with pytest.raises(ScheduleUsedUpError):  # fresh noise is another result
         PrivateKDE(**SHARED).fit(ROWS, budget=account)
     assert len(ledger.history("a")) == 1
+
+
+def through(folder: Path, **changes: Any) -> PrivateKDE:
+    """An estimator whose users' answers are kept in a folder."""
+    files = ThroughFiles(engine=engine("local"), folder=folder)
+    return PrivateKDE(**SHARED | {"path": "faithful", "engine": files} | changes)
+
+
+def counted(folder: Path) -> int:
+    """Users that were counted in a folder."""
+    announcement = Announcement.from_json(json.loads((folder / "0" / ANNOUNCEMENT).read_text()))
+    with ReportRegister(announcement.collection(), register_beside(folder / "0" / ANNOUNCEMENT)) as register:
+        return sum(release.n_users for release in register.releases())
+
+
+@pytest.mark.parametrize("seed", [None, "0" * 32])
+def test_users_answer_once_for_what_is_paid_for(ledger: Ledger, tmp_path: Path, seed: str | None) -> None:
+    """A regression: with a new folder they answered again, and the shuffler released, before publishing was refused."""
+    account, kept, new = ledger.account("a", key="week 1"), tmp_path / "kept", tmp_path / "new"
+    first = through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    for other in (through(new, public_seed=seed), PrivateKDE(**SHARED, engine=Untouched())):
+        with pytest.raises(ScheduleUsedUpError, match="paid for 1 results"):
+            other.fit(ROWS, budget=account)
+    assert not new.exists() or [path.name for path in (new / "0").iterdir()] == [NAME], "nobody answered"
+    again = through(kept, public_seed="0" * 32).fit(ROWS, budget=account)  # their answers are there
+    np.testing.assert_array_equal(first.model_.sums, again.model_.sums)
+    assert (len(ledger.history("a")), len(ledger.uses("a")), counted(kept)) == (1, 1, USERS)
+
+
+def test_interrupted_answers_are_continued_where_they_are(ledger: Ledger, tmp_path: Path) -> None:
+    """A regression: after an interruption another folder, or one with a copied announcement, began from nothing."""
+    account, kept, new = ledger.account("a", key="week 1"), tmp_path / "kept", tmp_path / "new"
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalEngine, "_count", Interrupted.play)
+        with pytest.raises(KeyboardInterrupt):
+            through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    (new / "0").mkdir(parents=True)
+    shutil.copy(kept / "0" / ANNOUNCEMENT, new / "0")
+    for folder, refused in ((new, "no budget has paid for"), (tmp_path / "third", "continue the one that was begun")):
+        with pytest.raises((InvalidInputError, ScheduleUsedUpError), match=refused):
+            through(folder, public_seed="0" * 32).fit(ROWS, budget=account)
+    assert [path.name for path in (new / "0").iterdir()] == [ANNOUNCEMENT]
+    assert through(kept, public_seed="0" * 32).fit(ROWS, budget=account).model_.n_users == (USERS,)
+    assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 1)
+
+
+def test_answers_that_were_counted_and_deleted_are_not_given_again(ledger: Ledger, tmp_path: Path) -> None:
+    account, kept = ledger.account("a", key="week 1"), tmp_path / "kept"
+    through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    for part in (kept / "0").glob("part-*"):
+        part.unlink()
+    for budget in (account, None):
+        with pytest.raises(InvalidInputError, match="were counted, and some are missing now"):
+            through(kept, public_seed="0" * 32).fit(ROWS, budget=budget)
+    assert list((kept / "0").glob("part-*")) == []
+    assert counted(kept) == USERS
+
+
+@pytest.mark.parametrize("lost", ["all but the name", "register and answers"])
+def test_a_folder_leads_to_one_result(ledger: Ledger, tmp_path: Path, lost: str) -> None:
+    """The attack: what was counted is deleted, all users draw again, and another model is published for one charge."""
+    account, kept = ledger.account("a", key="week 1"), tmp_path / "kept"
+    through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    for path in (kept / "0").iterdir():
+        if path.name != NAME and (lost == "all but the name" or path.name != ANNOUNCEMENT):
+            path.unlink()
+    with pytest.raises(ScheduleUsedUpError, match="paid for 1 results"):
+        through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    shutil.rmtree(kept / "0")
+    with pytest.raises(ScheduleUsedUpError, match="paid for 1 results"):
+        through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
+    assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 1)
+    ledger.verify()
+
+
+def test_a_use_that_is_begun_has_one_result(ledger: Ledger) -> None:
+    ledger.charge("a", Release.of_plan("k", planned()), key="k", plan_sha256=planned().sha256())
+    begun = ledger.use("a", "k", key="answers 1", plan_sha256=planned().sha256())
+    for _ in range(2):
+        ledger.finish(begun, result="one")
+    with pytest.raises(ScheduleUsedUpError, match="has led to another result"):
+        ledger.finish(begun, result="two")
+    with pytest.raises(InvalidInputError, match="'answers 2' is no use of budget 'a'"):
+        ledger.finish(dataclasses.replace(begun, key="answers 2"), result="one")
+    assert ledger.uses("a") == (begun,)
+    ledger.verify()
+
+
+def test_what_is_refused_before_anybody_answers_costs_no_use(ledger: Ledger, tmp_path: Path) -> None:
+    account = ledger.account("a", key="week 1")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "notes.txt").touch()
+    (tmp_path / "file").touch()
+    for folder, changes, told in (
+        ("new", {"path": "aggregated"}, "use 'faithful'"),
+        ("full", {}, "holds 'notes.txt'"),
+        ("file", {}, "is not a folder"),
+    ):
+        with pytest.raises(InvalidInputError, match=told):
+            through(tmp_path / folder, **changes).fit(ROWS, budget=account)
+    assert ledger.uses("a") == ()
+    assert through(tmp_path / "new").fit(ROWS, budget=account).model_.private
+
+
+def test_a_name_that_was_altered_is_refused(ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "kept" / "0").mkdir(parents=True)
+    for junk in (b"", b"x" * 32, b"\xff" * 32, b"0" * 33):
+        (tmp_path / "kept" / "0" / NAME).write_bytes(junk)
+        with pytest.raises(InvalidInputError, match="does not hold 32 hexadecimal digits"):
+            through(tmp_path / "kept").fit(ROWS, budget=ledger.account("a"))
+
+
+def test_a_forked_process_does_not_publish(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: both processes publish for one charge. Another identity stands for the child's, whatever its pid."""
+    collection = collected(planned())
+    monkeypatch.setattr("privkde.protocol.rounds.process_identity", lambda: (1, os.getpid()))
+    with pytest.raises(InvalidInputError, match="a copy of the one that began the collection"):
+        collection.publish(private=True, budget=ledger.account("a"))
+    assert ledger.history("a") == ()
 
 
 def test_fits_without_a_key_are_charged_each(ledger: Ledger) -> None:

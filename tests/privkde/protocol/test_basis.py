@@ -50,7 +50,7 @@ def test_rows_are_projected_by_blocks() -> None:
         (np.ones((7, 2)), "column 1 of basis depends on those before it"),
         (np.zeros((7, 1)), "depends"),
         (np.full((7, 1), np.nan), "NaN or infinite"),
-        (np.full((7, 1), "x"), "real numbers"),
+        (np.full((7, 1), "x"), "basis is given as an array of type <U1; .* real numbers"),
         ([[1j]] * 7, "real numbers"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

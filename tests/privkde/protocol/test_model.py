@@ -6,6 +6,7 @@ Statistical tests: `test_densities_are_unbiased_end_to_end`, 25 times at level 1
 from __future__ import annotations
 
 import copy
+import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from accounting.mechanisms import (
     Pure,
     RandomizedResponse,
     ThreeNegativeBinomial,
+    pure,
 )
 from privkde import PrivateKDE
 from privkde.bitsum import EXECUTED, Tally
@@ -815,3 +817,72 @@ def test_members_of_the_document_that_do_not_belong_are_refused(tmp_path: Path) 
     write_container(path, {**document, "remark": 1}, arrays)
     with pytest.raises(DamagedFileError, match="'remark', which does not belong"):
         DensityModel.load(path)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda document, _: document["announcements"].append(document["announcements"][0]),
+        lambda document, _: document["announcements"].clear(),
+        lambda document, _: document["n_users"].append(5),
+        lambda document, _: document["labels"].append("c"),
+        set_at("arrays", "sums", to=np.zeros((8, 5))),
+        set_at("arrays", "sums", to=np.zeros(5)),
+    ],
+)
+def test_plans_are_read_only_if_there_are_as_many_as_belong_to_the_rest(
+    edit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: many announcements in one file, of which each takes seconds to read."""
+    path = tmp_path / "model.npz"
+    model(groups=2).save(path)
+    forged(path, edit)
+    monkeypatch.setattr(Announcement, "from_json", None)
+    with pytest.raises(DamagedFileError, match=r"announcements, .* numbers of users, .* do not belong together"):
+        DensityModel.load(path)
+
+
+def test_plans_in_a_model_are_read_in_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here every look at the clock takes 300 s, so two may pass."""
+    path = tmp_path / "model.npz"
+    announcements = (announced(Pure.calibrate(2.0, 4, excess_error=0.5), **request("gaussian")),)
+    sums, contract = np.zeros((1, announcements[0].n_instances)), announcements[0].plan.contract
+    saved = DensityModel(announcements=announcements, sums=sums, n_users=(4,), contract=contract, private=True)
+    saved.save(path)
+    assert same(DensityModel.load(path), saved)
+    looks = itertools.count()
+    monkeypatch.setattr("accounting.numerics.effort.time.thread_time", lambda: 300.0 * next(looks))
+    pure._satisfies_hypothesis.cache_clear()
+    with pytest.raises(DamagedFileError, match="plans take more than 600 s of processor time to read"):
+        DensityModel.load(path)
+    assert next(looks) == 4
+
+
+def test_a_few_kilobytes_of_a_rotated_record_are_refused_before_its_layout_is_drawn(tmp_path: Path) -> None:
+    """The attack: a model of 10 kB for vectors of 4,460 dimensions, and 419 MB."""
+    path = tmp_path / "model.npz"
+    joint = announced(
+        rr(40), kernel="inner-product", repetitions=None, dim=20, classes=2, labels="joint", model="discriminant",
+        moment_weight=0.5, padded=512, bound=0.5,
+    )  # fmt: skip
+    DensityModel(
+        announcements=(joint,),
+        sums=np.zeros((1, 512)),
+        n_users=(40,),
+        contract=joint.plan.contract,
+        private=True,
+        labels=(0, 1),
+    ).save(path)
+    assert DensityModel.load(path).labels == (0, 1)
+
+    def wider(document: dict[str, Any], _: dict[str, Any]) -> None:
+        document["announcements"][0]["plan"]["request"].update(dim=4460, padded=10**7, max_messages=1e15)
+
+    forged(path, wider)
+    assert path.stat().st_size < 16_000
+
+    def load() -> None:
+        with pytest.raises(DamagedFileError, match=r"shape \(1, 512\) .* give float64 of shape \(1, 10000000\)"):
+            DensityModel.load(path)
+
+    assert peak(load) < 2 * MEGABYTE

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from accounting.errors import InvalidInputError
-from accounting.mechanisms import BITSUMS, RandomizedResponse
+from accounting.mechanisms import BITSUMS, RandomizedResponse, pure
 from privkde.bitsum import Tally
 from privkde.bitsum import execution as base
 from privkde.draws.randomness import ByteStream, private_randomness
@@ -1029,3 +1029,15 @@ def test_threads_that_share_a_shuffler_count_each_report_once() -> None:
         taken = [future.result() for future in [threads.submit(send) for _ in range(4)]]
     assert sorted(taken) == [False, False, False, True]
     assert shuffler.repeated == 3
+
+
+def test_the_plan_of_counts_is_read_in_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here every look at the clock takes 300 s, so two may pass."""
+    path = tmp_path / "counts.npz"
+    Analyzer(announced(pure.Pure.calibrate(2.0, 3, excess_error=0.5))).save(path)
+    looks = itertools.count()
+    monkeypatch.setattr("accounting.numerics.effort.time.thread_time", lambda: 300.0 * next(looks))
+    pure._satisfies_hypothesis.cache_clear()
+    with pytest.raises(DamagedFileError, match="plans take more than 600 s of processor time to read"):
+        Analyzer.load(path)
+    assert next(looks) == 4

@@ -124,7 +124,7 @@ def test_a_transform_that_changes_lengths_is_refused(monkeypatch: pytest.MonkeyP
         return dct(rows, **options) * np.float32(1.001)
 
     monkeypatch.setattr(record_vectors, "dct", longer)
-    with pytest.raises(InvalidInputError, match="the rotation changes lengths"):
+    with pytest.raises(InvalidInputError, match="changes lengths by more than"):
         layout_of(0.5).scaled(unit_rows(2, 4, 3), np.array([0, 1]))
 
 

@@ -1,6 +1,8 @@
 """The rounds of a collection: every order of calls, dropouts, small classes, and what the contract says at the end."""
 
+import copy
 import itertools
+import pickle
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -59,7 +61,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "plan", quick_plan)
 
 
-FIXED = unplanned(RandomizedResponse(n_users=6, flip_probability=0.25), users=9, dim=2, kernel="gaussian")
+FIXED = plan_for(users=9, min_users=6, **REQUEST, allow_useless=True)
 STRANGER = Analyzer(announced(RandomizedResponse(n_users=6, flip_probability=0.25)))
 
 
@@ -432,9 +434,61 @@ def test_plans_made_before_must_fit_the_users_who_enrolled() -> None:
 # The plan -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("labels", [(), ABC[:2]])
+def test_a_plan_promises_no_less_than_the_terms_and_keeps_it(labels: tuple[str, ...]) -> None:
+    """The attack: terms of a small ε, which is what is charged, and a plan of a large one, or one without noise."""
+    collection = Collection(terms(labels=labels, label_epsilon=0.5 if labels else None))
+    if labels:
+        collection.enroll_labels(np.repeat([0, 1], 30))
+    else:
+        collection.enroll(30)
+    made = plan_for(users=20, **REQUEST)
+    for weaker in ({"epsilon": 4.1}, {"delta": 1.1e-2}):
+        with pytest.raises(InvalidInputError, match=r"the plan promises .* plan for what was agreed on"):
+            collection.fix_plan(plan_for(users=20, **REQUEST | weaker))
+    with pytest.raises(InvalidInputError, match="do not keep"):
+        collection.fix_plan(replace(made, parameters={"flip_probability": 1e-9}))
+    assert collection.round is Round.ENROLLMENT
+    assert collection.fix_plan(plan_for(users=20, **REQUEST | {"epsilon": 3.0}))
+
+
+def test_terms_are_what_they_were_when_the_collection_began() -> None:
+    """A regression: one dict served two collections, and the first was charged what the second promised."""
+    request = dict(REQUEST)
+    agreed = Terms(request=request, labels=list(ABC[:2]), label_epsilon=0.5)  # type: ignore[arg-type]
+    request["epsilon"] = 0.1
+    assert agreed.features_guarantee(View.MODEL).epsilon == REQUEST["epsilon"]
+    assert agreed.labels == ABC[:2]
+    with pytest.raises(TypeError):
+        agreed.request["epsilon"] = 0.1  # type: ignore[index]
+
+
+@pytest.mark.parametrize("agreed", [{"colluders": 5}, {"colluders": 0.2}, {"min_users": 15}, {"dropout": 5}])
+def test_a_plan_counts_on_no_more_honest_users_than_the_terms(agreed: dict[str, Any]) -> None:
+    collection = Collection(terms(request=agreed))
+    collection.enroll(20)
+    with pytest.raises(InvalidInputError, match=r"counts on 20 honest users and on 0 colluders, the terms on 1\d and"):
+        collection.fix_plan(plan_for(users=20, **REQUEST))
+    assert collection.fix_plan(plan_for(users=20, **REQUEST, **agreed))
+
+
+def test_a_plan_whose_protocol_spends_delta_is_none_for_pure_terms() -> None:
+    collection = Collection(terms(request=REQUEST | {"bitsum": "pure"}))
+    collection.enroll(30)
+    with pytest.raises(InvalidInputError, match=r"delta=0\.01 and the terms epsilon=4, delta=0;"):
+        collection.fix_plan(plan_for(users=20, **REQUEST))
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_collection_is_not_copied(copied: Callable[[Collection], Any]) -> None:
+    """The attack: one charge for a round of labels, and two copies that publish."""
+    with pytest.raises(InvalidInputError, match="published once"):
+        copied(Collection(terms()))
+
+
 def test_all_releases_of_a_schedule_have_the_plan_that_was_made_beforehand() -> None:
     """What was composed is one plan several times; one for those who happen to enroll this week may be another."""
-    weekly = replace(FIXED, request=replace(FIXED.request, releases=52))
+    weekly = plan_for(users=9, min_users=6, releases=52, **REQUEST, allow_useless=True)
     request = {**terms().request, "releases": 52}
     for labels in ((), ABC[:2]):
         collection = Collection(Terms(request=request, labels=labels, label_epsilon=0.5 if labels else None))
@@ -447,7 +501,7 @@ def test_all_releases_of_a_schedule_have_the_plan_that_was_made_beforehand() -> 
         if labels:
             with pytest.raises(InvalidInputError, match="the plan is for 1 releases and the terms for 52"):
                 collection.fix_plan(FIXED)
-        assert {one.plan for one in collection.fix_plan(weekly)} == {weekly}
+        assert [one.plan for one in collection.fix_plan(weekly)] == [weekly] * max(1, len(labels))
     label = [g.epsilon for g in collection.contract(private=True).guarantees if g.adjacency is Adjacency.LABEL]
     assert label == [26.0] * 3
 
@@ -563,9 +617,7 @@ def test_no_class_large_enough_is_an_error_even_if_small_ones_may_be_excluded() 
 
 def test_other_errors_are_not_taken_for_small_classes() -> None:
     """A plan for classes is a forecast and no announcement, however many users there are."""
-    forecast = unplanned(
-        RandomizedResponse(n_users=6, flip_probability=0.25), users=20, classes=2, label_epsilon=0.5, dim=2
-    )
+    forecast = plan_for(users=20, classes=2, labels="separate", label_epsilon=0.5, **REQUEST, allow_useless=True)
     labeled = Collection(terms(labels=ABC, label_epsilon=1.0, small_classes="exclude"))
     labeled.enroll_labels(np.arange(300) % 3)
     with pytest.raises(InvalidInputError, match="class 'a', reported by 100 users: the plan is for 2 classes"):

@@ -196,6 +196,8 @@ FOUND_BY = {
     "labels: uniform over all": "label-response",
     "labels: e^ε/(e^ε + m)": "label-response",
     "private draws from public seed": "private-randomness",
+    "two instances, one coin": "independent-draws",
+    "two instances, one noise": "independent-draws",
     "shuffler keeps the order": "shuffler-order",
     "packets held twice": "users-counted-once",
     "users counted twice": "users-counted-once",

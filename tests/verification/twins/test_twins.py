@@ -33,6 +33,7 @@ WITHOUT_TWIN = {
     "kernel-means",
     "shuffler-order",
     "users-counted-once",
+    "independent-draws",
     "client-domain",
     "touched-instances",
     "central-sensitivity",

@@ -19,7 +19,7 @@ USERS, DIM, CLASSES = 20_000, 32, 10
 NOISE = 0.01
 """Standard deviation of an entry of a class sum, over the number of users: means of small classes drown in it."""
 TRIALS, QUERIES = 500, 100
-ALLOWED = 0.2
+ALLOWED = 0.12
 """Total variation of mean posteriors and shares that is granted on average: signal and sizes are estimated."""
 
 

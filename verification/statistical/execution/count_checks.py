@@ -19,6 +19,7 @@ from privkde.protocol.announcement import Announcement
 from privkde.protocol.parties import Analyzer
 from verification.statistical.execution.conduct import check_counted_once, check_private
 from verification.statistical.execution.count_laws import mean_radius
+from verification.statistical.execution.independence import check_independent
 from verification.statistical.execution.order import check_order
 from verification.statistical.execution.samplers import check_kernels, check_samplers, count_samples
 from verification.statistical.execution.stages import (
@@ -157,4 +158,5 @@ CHECKS = (
     check_order,
     check_counted_once,
     check_private,
+    check_independent,
 )

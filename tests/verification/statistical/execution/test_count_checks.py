@@ -67,8 +67,9 @@ TAKE_LONG = {
 
 
 def tried(name: str, kind: str) -> Any:
-    """By default what differs: counts and the shuffler know no kernel and no labels."""
-    again = kind not in BITSUMS and (name in (*OF_COUNTS, "shuffler-order") or (name, kind) in KNOW_NO_KERNEL)
+    """By default what differs: counts, the shuffler and dependence know no kernel and no labels."""
+    alike = (*OF_COUNTS, "shuffler-order", "independent-draws")
+    again = kind not in BITSUMS and (name in alike or (name, kind) in KNOW_NO_KERNEL)
     return pytest.param(name, kind, marks=pytest.mark.slow if again or kind in TAKE_LONG.get(name, ()) else ())
 
 
