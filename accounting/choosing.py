@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from accounting.accuracy.density_error import PredictedError, predicted_error
+from accounting.classifier_model import DENSITY
 from accounting.composition import LADDER, Rung, Target
 from accounting.errors import InfeasibleError, PrivkdeError
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
@@ -125,6 +126,18 @@ def prediction(request: PlanRequest, protocol: BitsumProtocol) -> PredictedError
         protocol.rmse(request.users_per_protocol),
         mislabeled=0.0 if label is None else 1.0 - label.keep_probability,
     )
+
+
+def noise_of_a_class_mean(request: PlanRequest, protocol: BitsumProtocol) -> float | None:
+    """Predicted norm of the noise of a class mean, for an even share of the users; vectors have norm 1.
+
+    None where no means are collected: without joint labels that are rotated as one vector, or for densities.
+    """
+    record, n = request.record, request.users
+    if record is None or request.model == DENSITY:
+        return None
+    deviation = record.noise_deviation(request.facts().bound, n, protocol.variance(n))
+    return record.noise_of_mean(deviation, request.users_per_density)
 
 
 def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:

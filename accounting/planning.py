@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from accounting.choosing import Choice, Progress, choose, silent
-from accounting.classifier_model import DENSITY, TELLING_DEVIATIONS
+from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, silent
+from accounting.classifier_model import TELLING_DEVIATIONS
 from accounting.comparing import label_advice
 from accounting.mechanisms import BitsumProtocol
 from accounting.plan import Plan, assemble
@@ -112,11 +112,9 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
 
 def _linear_noise(request: PlanRequest, protocol: BitsumProtocol) -> list[str]:
     """How noisy is what a linear model is made from, for an even share of the users; nothing for densities."""
-    record, n = request.record, request.users
-    if record is None or request.model == DENSITY:
+    record, mean, n = request.record, noise_of_a_class_mean(request, protocol), request.users
+    if record is None or mean is None:
         return []
-    deviation = record.noise_deviation(request.facts().bound, n, protocol.variance(n))
-    moments = record.noise_of_moments(deviation, n)
+    moments = record.noise_of_moments(record.noise_deviation(request.facts().bound, n, protocol.variance(n)), n)
     and_moments = f", of second moments {moments:.2g} times their mean eigenvalue" if moments else ""
-    mean = record.noise_of_mean(deviation, request.users_per_density)
     return [f"noise of a class mean (even classes) {mean:.2g}{and_moments}; vectors have norm 1"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from accounting.accuracy.density_error import sup_error_bound
-from accounting.choosing import Choice, Progress, choose, prediction, silent
+from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, prediction, silent
 from accounting.errors import InfeasibleError, InvalidInputError, PrivkdeError
 from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
@@ -34,7 +34,7 @@ UNKNOWNS: Mapping[str, tuple[float, float]] = {
 MESSAGES = "messages"
 QUESTIONS = (*UNKNOWNS, MESSAGES)
 """What can be solved for; messages fall with the repetitions, and differ between bitsum protocols."""
-MEASURES = ("predicted", "bound")
+MEASURES = ("predicted", "bound", "mean")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +47,14 @@ class Goal:
     max_messages: Annotated[
         float | None, Rule("most messages per user that will do", 0, 1e15, above_low=True, unset="none")
     ] = None
-    measure: Annotated[str, Rule("which error target_error limits (bound: that of Theorem 3.2)", choices=MEASURES)] = (
-        "predicted"
-    )
+    measure: Annotated[
+        str,
+        Rule(
+            "which error target_error limits (bound: that of Theorem 3.2; mean: the norm of the noise of a class mean,"
+            " where vectors have norm 1)",
+            choices=MEASURES,
+        ),
+    ] = "predicted"
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -58,20 +63,30 @@ class Goal:
 
     def shortfall(self, request: PlanRequest, protocol: BitsumProtocol) -> str | None:
         """What is missing, or None if everything is met."""
-        n, facts = request.users_per_protocol, request.facts()
-        if self.measure == "bound" and request.joint:
-            raise InvalidInputError("measure='bound' with labels='joint': no theorem gives one; choose 'predicted'.")
-        error = (
-            prediction(request, protocol).total
-            if self.measure == "predicted"
-            else sup_error_bound(facts, n, protocol.rmse(n))
-        )
+        error = self._error(request, protocol)
         if self.target_error is not None and error > self.target_error:
             return f"the {self.measure} error is {error:.4g}, above the target {self.target_error:g}"
-        messages = facts.n_instances * protocol.messages_per_user()
+        messages = request.facts().n_instances * protocol.messages_per_user()
         if self.max_messages is not None and messages > self.max_messages:
             return f"it takes {messages:.6g} messages per user, above the limit {self.max_messages:g}"
         return None
+
+    def _error(self, request: PlanRequest, protocol: BitsumProtocol) -> float:
+        """The error that the target limits."""
+        if self.measure == "predicted":
+            return prediction(request, protocol).total
+        if self.measure == "mean":
+            noise = noise_of_a_class_mean(request, protocol)
+            if noise is None:
+                raise InvalidInputError(
+                    "measure='mean' and no class means are collected; give classes, the kernel 'inner-product' and a"
+                    " model other than 'density', or choose 'predicted'."
+                )
+            return noise
+        if request.joint:
+            raise InvalidInputError("measure='bound' with labels='joint': no theorem gives one; choose 'predicted'.")
+        n = request.users_per_protocol
+        return sup_error_bound(request.facts(), n, protocol.rmse(n))
 
 
 _UNKNOWN = Rule(
@@ -145,7 +160,8 @@ def solve(  # noqa: D417 (plan_budget describes the others)
             (messages: repetitions are free and, with bitsum auto, so is the protocol)
         target_error: largest error of the density that will do
         max_messages: most messages per user that will do
-        measure: which error target_error limits (bound: that of Theorem 3.2)
+        measure: which error target_error limits (bound: that of Theorem 3.2; mean: the norm of the noise of a class
+            mean, where vectors have norm 1)
         progress: called with a line of text now and then
 
     Raises:

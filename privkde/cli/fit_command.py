@@ -105,6 +105,13 @@ def add_collection_options(parser: argparse._ActionsContainer) -> None:
         "--bandwidth", type=real, default=1.0, metavar="X", help="bandwidth h of the kernel (default: 1)"
     )
     parser.add_argument("--projection", type=whole, metavar="N", help="gaussian only: project to N dimensions first")
+    parser.add_argument(
+        "--basis",
+        type=Path,
+        metavar="FILE",
+        help=".npz with an array basis (d, r) from public data: project vectors on its columns first; a plan is then"
+        " for r dimensions",
+    )
     parser.add_argument("--outside", choices=OUTSIDE, default=OUTSIDE[0], help="what to do with norms above 1")
     parser.add_argument("--small-classes", choices=SMALL_CLASSES, default=SMALL_CLASSES[0], help="for too few users")
     parser.add_argument("--path", choices=PATHS, default=PATHS[0], help="draw counts, or send every single message")
@@ -165,6 +172,8 @@ def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
     private_randomness(parsed.insecure_seed)
     if parsed.public_seed is not None:
         public_stream(parsed.public_seed)
+    if parsed.basis is not None and not request.joint:
+        raise InvalidInputError("--basis was given and the plan is not for joint labels; plan with --classes.")
     if request.classes is None and parsed.labels is not None:
         raise InvalidInputError("--labels was given and the plan has no classes; plan with --classes.")
     if parsed.classes is not None:
@@ -176,10 +185,16 @@ def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
             )
 
 
+def _read_basis(parsed: argparse.Namespace) -> NDArray[Any]:
+    return read_array(parsed.basis, "basis")
+
+
 def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> None:
     """The plan must be for vectors of this length and for this many users, less those it allows to drop out."""
     users, dim = vectors.shape
     request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
+    if parsed.basis is not None:
+        dim, where = _read_basis(parsed).shape[-1], f"{where}, projected on --basis,"
     if dim != request.dim:
         raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
     few = request.users
@@ -211,16 +226,17 @@ def _classifier(
         _refuse_labels(plan, labels, parsed)
     classes = None if parsed.classes is None else _declared(parsed.classes, labels)
     options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
+    basis = None if parsed.basis is None else _read_basis(parsed)
     if plan is None:
         asked = {name: getattr(parsed, name) for name in WITHOUT_PLAN if getattr(parsed, name) is not None}
         separate = asked.pop("separate_labels", False) or "label_epsilon" in asked
         if not separate:
-            return PrivateClassifier(epsilon=parsed.epsilon, **asked, **options)
-        if asked.keys() & {"model", "max_messages"}:
-            raise InvalidInputError("--model and --max-messages belong to joint labels; leave them out.")
+            return PrivateClassifier(epsilon=parsed.epsilon, basis=basis, **asked, **options)
+        if basis is not None or asked.keys() & {"model", "max_messages"}:
+            raise InvalidInputError("--model, --max-messages and --basis belong to joint labels; leave them out.")
         return PrivateKDEClassifier(epsilon=parsed.epsilon, **asked, **options)
     if plan.request.joint:
-        return PrivateClassifier(**options)
+        return PrivateClassifier(basis=basis, **options)
     known = PrivateKDEClassifier().get_params().keys() & plan.request.to_json().keys() - {"classes"}
     return PrivateKDEClassifier(**{name: getattr(plan.request, name) for name in known}, **options)
 
@@ -286,7 +302,7 @@ def _predictions(parsed: argparse.Namespace, vectors: Rows) -> tuple[dict[str, N
     if not model.labels and (parsed.rule is not None or parsed.labels is not None):
         raise InvalidInputError(f"{str(parsed.model)!r} has no classes; leave out --rule and --labels.")
     require_queries(vectors, model.dim)
-    with tracked(sys.stderr.isatty()) as tracker:
+    with _shown_warnings(), tracked(sys.stderr.isatty()) as tracker:
         progress = tracker.bar("querying", vectors.shape[0])
         if not model.labels:
             density = model.densities(vectors, progress=progress)[:, 0]

@@ -15,7 +15,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from accounting.errors import InvalidInputError, require_integer
@@ -28,7 +28,7 @@ WORD = 64
 FLOAT_MARGIN = 2.0**-50
 """Twice the largest error of a float64 comparison between U and a threshold (docs/proofs/sampling.md, Lemma 2)."""
 
-_AT_ONCE = 1 << 16  # keys of a permutation that are drawn or compared together
+_AT_ONCE = 1 << 16  # bits, or keys of a permutation, that are decided together: they stay in a core's cache
 ROWS_PER_BYTE = 255
 """The largest number of 0/1 rows whose sums fit into a byte."""
 
@@ -41,12 +41,12 @@ class ByteSource(Protocol):
         ...
 
 
-def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: ArrayLike = 0.0) -> NDArray[np.uint8]:
+def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: float = 0.0) -> NDArray[np.uint8]:
     """Ones with probability exactly 1/2 + (1/2 − flip)·F, independently for each entry F of `scaled`.
 
     The float32 F and the float64 `flip` count as the rationals that they are. With flip = 0 this rounds a feature
     F·R to a bit whose ±R is unbiased; F = ±1 is randomized response on the bit (1 + F)/2; in general it is both at
-    once. `flip` is a number, or an array that broadcasts to the shape of `scaled`, such as (rows, 1).
+    once.
 
     Source: docs/proofs/sampling.md, Theorem 1. Requires: -1 ≤ F ≤ 1 and 0 ≤ flip ≤ 1/2 (checked).
 
@@ -54,22 +54,38 @@ def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: ArrayLik
     >>> bernoulli(np.array([-1.0, 1.0], dtype=np.float32), ByteStream(bytes(32))).tolist()
     [0, 1]
     """
-    scaled = np.ascontiguousarray(scaled)
-    _require_scaled(scaled)
-    flips = _checked_flips(flip, scaled.shape)
-    first = stream.take(scaled.size).reshape(scaled.shape)
-    # 256·P(1) − 1/2 up to an error below 1/2, cut to an integer L: bytes below L mean 1, bytes above L + 1 mean 0.
-    guess = np.multiply(scaled, (256.0 * (0.5 - flips)).astype(np.float32))
+    if not 0.0 <= flip <= 0.5:
+        raise InvalidInputError(f"flip={flip!r} must lie in [0, 1/2]: above 1/2 a report says the opposite.")
+    if scaled.dtype != np.float32:
+        raise InvalidInputError(f"scaled features of type {scaled.dtype} were given; cast them to float32 first.")
+    entries, first = np.ravel(scaled), stream.take(scaled.size)
+    bits, undecided = np.empty(scaled.size, np.bool_), []
+    for at in range(0, scaled.size, _AT_ONCE):
+        part = slice(at, at + _AT_ONCE)
+        undecided.append(at + _decide_bits(entries[part], first[part], flip, out=bits[part]))
+    if undecided:
+        left = np.concatenate(undecided)
+        bits[left] = _bits_from_words(_words(first[left], stream), entries[left], flip, stream)
+    return bits.view(np.uint8).reshape(scaled.shape)
+
+
+def _decide_bits(
+    entries: NDArray[np.float32], first: NDArray[np.uint8], flip: float, *, out: NDArray[np.bool_]
+) -> NDArray[np.intp]:
+    """Write the bits that the first byte of U decides, and return where it does not: about 2 of 256.
+
+    256·P(1) − 1/2 up to an error below 1/2, cut to an integer L: bytes below L mean 1, bytes above L + 1 mean 0.
+    """
+    if not (entries.max() <= 1.0 and entries.min() >= -1.0):
+        raise InvalidInputError(
+            f"scaled features reach from {entries.min()} to {entries.max()}; divide by the kernel's bound and clip to"
+            " [-1, 1] first."
+        )
+    guess = np.multiply(entries, np.float32(256.0 * (0.5 - flip)))
     guess += np.float32(127.5)
     cut = guess.astype(np.uint8)
-    bits = np.less(first, cut).view(np.uint8)
-    undecided = np.flatnonzero(np.less(np.subtract(first, cut, out=cut), 2))
-    if len(undecided):
-        their_flips = np.broadcast_to(flips, scaled.shape).flat[undecided] if flips.ndim else flips
-        bits.reshape(-1)[undecided] = _bits_from_words(
-            _words(first.reshape(-1)[undecided], stream), scaled.reshape(-1)[undecided], their_flips, stream
-        )
-    return bits
+    np.less(first, cut, out=out)
+    return np.flatnonzero(np.less(np.subtract(first, cut, out=cut), 2))
 
 
 def column_sums(bits: NDArray[np.uint8]) -> NDArray[np.int64]:
@@ -246,18 +262,15 @@ def _as_words(octets: NDArray[np.uint8]) -> NDArray[np.uint64]:
 
 
 def _bits_from_words(
-    uniform: NDArray[np.uint64], scaled: NDArray[np.float32], flips: NDArray[np.float64], stream: ByteSource
+    uniform: NDArray[np.uint64], scaled: NDArray[np.float32], flip: float, stream: ByteSource
 ) -> NDArray[Any]:
     """Whether U < P(1), from 64 bits of U: in float64 beyond `FLOAT_MARGIN`, exactly within it."""
-    gap = np.multiply(0.5 - flips, scaled, dtype=np.float64)
+    gap = np.multiply(0.5 - flip, scaled, dtype=np.float64)
     gap += 0.5
     gap -= uniform * 2.0**-64
     bits = gap > 0.0
-    if np.abs(gap).min() > FLOAT_MARGIN:
-        return bits
     for index in np.flatnonzero(np.abs(gap) <= FLOAT_MARGIN):
-        half_gap = Fraction(1, 2) - Fraction(float(np.broadcast_to(flips, gap.shape)[index]))
-        threshold = Fraction(1, 2) + half_gap * Fraction(float(scaled[index]))
+        threshold = Fraction(1, 2) + (Fraction(1, 2) - Fraction(flip)) * Fraction(float(scaled[index]))
         bits[index] = _is_below(threshold, int(uniform[index]), stream)
     return bits
 
@@ -269,22 +282,3 @@ def _is_below(threshold: Fraction, uniform: int, stream: ByteSource) -> bool:
         uniform = 256 * uniform + int(stream.take(1)[0])
         ones *= 256
     return uniform < ones
-
-
-def _checked_flips(flip: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    flips = np.asarray(flip, dtype=np.float64)
-    if flips.size and not (flips.min() >= 0.0 and flips.max() <= 0.5):
-        raise InvalidInputError(f"flip={flip!r} must lie in [0, 1/2]: above 1/2 a report says the opposite.")
-    if flips.ndim and np.broadcast_shapes(flips.shape, shape) != shape:
-        raise InvalidInputError(f"flip of shape {flips.shape} does not fit features of shape {shape}; use (rows, 1).")
-    return flips
-
-
-def _require_scaled(scaled: NDArray[np.float32]) -> None:
-    if scaled.dtype != np.float32:
-        raise InvalidInputError(f"scaled features of type {scaled.dtype} were given; cast them to float32 first.")
-    if scaled.size and not (scaled.max() <= 1.0 and scaled.min() >= -1.0):
-        raise InvalidInputError(
-            f"scaled features reach from {scaled.min()} to {scaled.max()}; divide by the kernel's bound and clip to"
-            " [-1, 1] first."
-        )

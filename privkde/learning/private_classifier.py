@@ -166,6 +166,7 @@ class PrivateClassifier(LabeledEstimator):
                 labels=tuple(known.tolist()),
                 labels_declared=self.classes is not None,
                 small_classes=self.small_classes,
+                basis=basis,
             )
             collection = Collection(terms)
             collection.enroll(len(numbers))
@@ -179,7 +180,6 @@ class PrivateClassifier(LabeledEstimator):
                 plan=plan,
                 classes=numbers,
                 budget=budget,
-                basis=basis,
             )
             self._publish(self.model_, known.dtype)
             self._refuse_or_warn()

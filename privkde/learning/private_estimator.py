@@ -26,7 +26,7 @@ from privkde.engines.local import LocalEngine
 from privkde.engines.users import Users
 from privkde.learning.model_card import ModelCard
 from privkde.protocol.inputs import Rows, require_all
-from privkde.protocol.model import DensityModel, Floats, require_feature_names
+from privkde.protocol.model import DensityModel, require_feature_names
 from privkde.protocol.rounds import Collection, Terms
 from privkde.storage.datasets import StoredRows
 from privkde.storage.user_blocks import Index
@@ -113,13 +113,13 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         kernel = KERNELS.get(request["kernel"])  # an unknown kernel is refused by the plan
         return request if kernel is None or kernel.takes_repetitions else request | {"repetitions": None}
 
-    def _terms(self, request: dict[str, Any], randomness: ByteStream, **labels: Any) -> Terms:
+    def _terms(self, request: dict[str, Any], randomness: ByteStream, **further: Any) -> Terms:
         return Terms(
             request=request,
             bandwidth=self.bandwidth,
             projection=self.projection,
             public_seed=randomness.public_seed() if self.public_seed is None else self.public_seed,
-            **labels,
+            **further,
         )
 
     def _run(
@@ -133,7 +133,6 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         plan: Plan | None = None,
         classes: NDArray[np.int64] | None = None,
         budget: Account | None = None,
-        basis: Floats | None = None,
     ) -> None:
         """From enrolled users to the published model. Bad rows are refused before anything is planned.
 
@@ -161,7 +160,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             )
             collection.count(position, analyzer)
         published = collection.publish(private=randomness.secret, budget=budget)
-        self.model_ = replace(published, basis=basis, feature_names=names)
+        self.model_ = replace(published, feature_names=names)
 
     def _rows(self, x: Any, y: Any = NO_LABELS, *, reset: bool) -> Any:
         """Data validated by scikit-learn's rules, with our errors. Files are checked later, block by block."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,10 @@ from privkde.protocol.inputs import Rows
 from privkde.protocol.linear_rule import LinearRule
 from privkde.protocol.model import RULES, DensityModel, Floats, Label, query_blocks
 from privkde.storage.user_blocks import Progress, rows_per_block
+
+
+class QueryScaleWarning(UserWarning):
+    """Queries are much shorter or longer than the vectors that a model was made from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +48,22 @@ class Ranking:
             raise InfeasibleError("no class stands out from its noise, so none can be predicted; raise epsilon.")
         if self.linear is None:
             return self.model.ranked(self.model.densities(y, progress=progress), self.rule)
-        family, linear = self.model.announcements[0].family(), self.linear
-        blocks = query_blocks(family, y, self.model.basis, rows=rows_per_block(self.model.dim), progress=progress)
-        return np.concatenate([np.zeros((0, len(self.classes))), *(linear.scores(block) for _, block in blocks)])
+        family, rows = self.model.announcements[0].family(), rows_per_block(self.model.dim)
+        scores, squares = [np.zeros((0, len(self.classes)))], 0.0
+        for _, block in query_blocks(family, y, self.model.basis, rows=rows, progress=progress):
+            scores.append(self.linear.scores(block))
+            squares += float(np.sum(np.square(block, dtype=np.float64)))
+        if y.shape[0]:
+            self._warn_of_scale(squares / y.shape[0], self.linear.squared_norm)
+        return np.concatenate(scores)
+
+    def _warn_of_scale(self, queries: float, users: tuple[float, float]) -> None:
+        """Scores are for queries of the users' scale; a factor of two in norms is taken for a mistake."""
+        low, high = users
+        if not low <= 4.0 * queries or not queries <= 4.0 * high:
+            warnings.warn(
+                f"queries have a norm of about {math.sqrt(queries):.2g} and users' vectors had"
+                f" {math.sqrt(max(0.0, low + high) / 2.0):.2g}; scale queries as users' vectors were scaled.",
+                QueryScaleWarning,
+                stacklevel=4,
+            )

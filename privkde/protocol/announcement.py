@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,6 +45,8 @@ class Announcement:
     bandwidth: float = 1.0
     projection: int | None = None
     group: str = ""
+    basis_sha256: str | None = None
+    """Names the public matrix on which vectors are projected first (`privkde.protocol.basis`); None: they are not."""
 
     def __post_init__(self) -> None:
         if self.plan.request.n_protocols > 1:
@@ -53,6 +56,8 @@ class Announcement:
             )
         if not isinstance(self.group, str):
             raise InvalidInputError(f"group={self.group!r} must be a text: the name of a class, or '' for none.")
+        if self.basis_sha256 is not None and not re.fullmatch("[0-9a-f]{64}", self.basis_sha256):
+            raise InvalidInputError("basis_sha256 is not 64 hexadecimal digits; announce the fingerprint of the basis.")
         require_integer("instances", self.n_instances, low=1, high=MOST_INSTANCES)
         public_stream(self.public_seed)
         self.kernel_choice().require_room()
@@ -104,7 +109,7 @@ class Announcement:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
+        """As plain JSON values; `basis_sha256` is left out if there is no basis."""
         return {
             "schema": SCHEMA,
             "plan": self.plan.to_json(),
@@ -112,7 +117,7 @@ class Announcement:
             "bandwidth": self.bandwidth,
             "projection": self.projection,
             "group": self.group,
-        }
+        } | ({} if self.basis_sha256 is None else {"basis_sha256": self.basis_sha256})
 
     def most_messages_per_user(self) -> float:
         """Expected messages of one user in one release, for the bits that take most."""
@@ -192,6 +197,7 @@ class Announcement:
                 bandwidth=data["bandwidth"],
                 projection=data["projection"],
                 group=data["group"],
+                basis_sha256=data.get("basis_sha256"),
             )
             announcement.bitsum()
             announcement.collection()

@@ -4,10 +4,13 @@ With r columns instead of d the noise of means and second moments has fewer coor
 are possible are about r²/2 + mr for m classes; padding takes more, unless a limit on messages is lower.
 With orthonormal columns B, x ↦ x·B is a contraction: norms stay at most 1, so every promise holds as without it. B is
 published with the model and must come from public data; nothing here protects whoever it was computed from.
+
+An announcement names B by its fingerprint. B itself is too large for it, and reaches clients as a file.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,11 +42,32 @@ class ProjectedRows:
         return (self.rows.shape[0], self.basis.shape[1])
 
     def __getitem__(self, index: Index, /) -> NDArray[np.floating]:
-        """The projected vectors of these users; an entry that is not finite leaves none that is."""
-        block = self.rows[index]
-        require_numbers(block)
-        with np.errstate(over="ignore", invalid="ignore"):
-            return np.asarray(block.astype(np.float64) @ self.basis)
+        """The projected vectors of these users."""
+        return projected(self.rows[index], self.basis)
+
+
+def projected(vectors: NDArray[np.floating], basis: Floats) -> Floats:
+    """x·B for each vector; one with an entry that is not finite leaves none that is."""
+    require_numbers(vectors)
+    if vectors.ndim != 2 or vectors.shape[1] != len(basis):
+        raise InvalidInputError(f"vectors of shape {vectors.shape} were given; the basis is for (users, {len(basis)}).")
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.asarray(vectors.astype(np.float64) @ basis)
+
+
+def fingerprint(basis: Floats) -> str:
+    """SHA-256 of shape and entries, by which an announcement names a basis."""
+    shape = "×".join(str(length) for length in basis.shape)
+    return hashlib.sha256(f"{shape} ".encode() + np.ascontiguousarray(basis, "<f8").tobytes()).hexdigest()
+
+
+def require_announced(basis: Floats | None, sha256: str | None) -> None:
+    """Refuse a basis that is not the announced one, or one where none is announced."""
+    if basis is None and sha256 is not None:
+        raise InvalidInputError(f"the announcement names the basis {sha256[:16]}…; give that matrix.")
+    if basis is not None and fingerprint(basis) != sha256:
+        announced = "no basis" if sha256 is None else f"the basis {sha256[:16]}…"
+        raise InvalidInputError(f"the announcement names {announced}, and another was given; give what it names.")
 
 
 def on_basis(rows: Rows, basis: Floats | None) -> Rows:

@@ -66,6 +66,8 @@ class LinearRule:
     """Estimated mean square distance of class means from their common mean."""
     noise: float
     """Mean square norm of the noise of a class mean."""
+    squared_norm: tuple[float, float] = (0.0, math.inf)
+    """Between what the mean square norm of users' vectors surely lies: known from second moments, if there are any."""
 
     def scores(self, y: NDArray[np.floating]) -> Floats:
         """One row for each query, one column for each class: log odds, if the model of the data were right."""
@@ -104,6 +106,7 @@ class LinearRule:
             offsets=offsets,
             signal=dim * shrunk.signal,
             noise=dim * float(means.shares @ means.noise),
+            squared_norm=(0.0, math.inf) if published.moments is None else _squared_norm(published),
         )
 
 
@@ -173,15 +176,21 @@ class ClassMeans:
         return self.signal > SURE * self.signal_error and kept > LEAST_KEPT
 
 
+def _squared_norm(published: Published) -> tuple[float, float]:
+    """The trace of second moments, `SURE` deviations down and up."""
+    trace = float(np.trace(np.asarray(published.moments))) / published.n_users
+    error = SURE * published.moment_deviation * math.sqrt(len(published.sums[0])) / published.n_users
+    return trace - error, trace + error
+
+
 def _covariance(published: Published, means: ClassMeans, shrunk: ClassMeans) -> Floats:
     """Second moments less what the class means explain, the expected μμᵀ given the noisy means.
 
     The trace of second moments is 1 for unit vectors, and taken for 1 unless it is surely another.
     """
     moments = np.asarray(published.moments) / published.n_users
-    dim, trace = len(moments), float(np.trace(moments))
-    error = published.moment_deviation * math.sqrt(dim) / published.n_users
-    missing = 0.0 if abs(trace - 1.0) > SURE * error else 1.0 - trace
+    dim, (low, high) = len(moments), _squared_norm(published)
+    missing = 1.0 - float(np.trace(moments)) if low <= 1.0 <= high else 0.0
     center, apart, noise = means.center, shrunk.values - means.center, means.noise_around
     left = float(means.shares @ (shrunk.signal * noise / (shrunk.signal + noise)))
     spherical = missing / dim + means.center_noise - left

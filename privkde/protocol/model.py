@@ -19,7 +19,7 @@ from accounting.mechanisms import LabelResponse
 from accounting.request import MOST_USERS
 from privkde.kernels import LsqFamily
 from privkde.protocol.announcement import Announcement, reading_plans
-from privkde.protocol.basis import on_basis, require_basis
+from privkde.protocol.basis import on_basis, require_announced, require_basis
 from privkde.protocol.inputs import Rows, checked_vectors
 from privkde.protocol.joint_labels import JointLayout
 from privkde.protocol.linear_rule import LinearRule, Published
@@ -136,6 +136,8 @@ class DensityModel:
             raise InvalidInputError(f"rule={self.rule!r} belongs to separate labels; leave it out.")
         if self.basis is not None:
             require_basis(self.basis, self.plans[0].request.dim)
+        for announcement in self.announcements:
+            require_announced(self.basis, announcement.basis_sha256)
         require_feature_names(self.feature_names, self.dim)
         if len({(a.kernel_choice(), a.public_seed) for a in self.announcements}) > 1:
             raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")

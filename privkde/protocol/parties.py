@@ -16,6 +16,7 @@ from privkde.bitsum import Tally
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement, reading_plans
+from privkde.protocol.basis import Floats, projected, require_announced, require_basis
 from privkde.protocol.inputs import checked_vectors
 from privkde.protocol.messages import ID_BYTES, Counted, MalformedPacketError, WireFormat
 from privkde.protocol.record_vectors import RecordLayout
@@ -58,11 +59,22 @@ class Randomizer:
 
     Everything that leaves it is drawn from the planned law. Before anything is drawn, a vector outside the kernel's
     domain is rejected, or projected onto the domain with `outside="project"`.
+
+    If the announcement names a `basis`, give it and vectors as users hold them, or vectors that are projected on it.
     """
 
     def __init__(
-        self, announcement: Announcement, *, stream: ByteStream | None = None, outside: str = "reject"
+        self,
+        announcement: Announcement,
+        *,
+        stream: ByteStream | None = None,
+        outside: str = "reject",
+        basis: Floats | None = None,
     ) -> None:
+        if basis is not None:
+            require_basis(basis, announcement.plan.request.dim)
+            require_announced(basis, announcement.basis_sha256)
+        self._basis = basis
         self._stream = stream or private_randomness()
         self._family = announcement.family()
         self._bitsum = announcement.bitsum()
@@ -77,6 +89,8 @@ class Randomizer:
         `classes` are the users' class numbers: needed with joint labels, refused without them.
         """
         unit_norm = self._family.needs_unit_norm
+        if self._basis is not None:
+            x = projected(x, self._basis)
         vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
         if self._layout is None and classes is not None:
             raise InvalidInputError("classes were given and this collection has no joint labels; leave them out.")

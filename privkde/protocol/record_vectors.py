@@ -51,11 +51,12 @@ class RecordLayout:
         """The rotated v(x, c)/R of every user (rows), clipped to [−1, 1]."""
         v, users = self.vector, np.arange(len(vectors))
         numbers = checked_classes(classes, len(vectors), v.n_classes)
-        rows = np.zeros((len(vectors), v.padded), np.float32)
-        rows[:, : v.n_classes * v.dim].reshape(len(vectors), v.n_classes, v.dim)[users, numbers] = vectors
-        sizes = v.n_classes * v.dim + v.n_moments
+        moments, sizes = v.n_classes * v.dim, v.n_classes * v.dim + v.n_moments
+        rows = np.empty((len(vectors), v.padded), np.float32)
+        rows[:, :moments] = rows[:, sizes:] = 0.0
+        rows[:, :moments].reshape(len(vectors), v.n_classes, v.dim)[users, numbers] = vectors
         if v.n_moments:
-            _write_products(vectors, rows[:, v.n_classes * v.dim : sizes])
+            _write_products(vectors, rows[:, moments:sizes])
         rows[users, sizes + numbers] = np.float32(math.sqrt(v.size_weight))
         for start in range(0, len(rows), ROWS_AT_ONCE):
             self._rotate(rows[start : start + ROWS_AT_ONCE])

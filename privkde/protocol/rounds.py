@@ -30,7 +30,8 @@ from accounting.request import ALL_THERE, MOST_USERS, PlanRequest, read_request
 from privkde.draws.randomness import new_public_seed, process_identity, public_stream
 from privkde.kernels import KernelChoice
 from privkde.protocol.announcement import Announcement
-from privkde.protocol.model import DensityModel, Label, promised
+from privkde.protocol.basis import fingerprint, require_basis
+from privkde.protocol.model import DensityModel, Floats, Label, promised
 from privkde.protocol.parties import Analyzer
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ class Terms:
     projection: int | None = None
     public_seed: str = field(default_factory=new_public_seed)
     small_classes: str = "refuse"
+    basis: Floats | None = field(default=None, repr=False, compare=False)
+    """Orthonormal columns on which users project their vectors first; `request` is for the projected ones."""
 
     def __post_init__(self) -> None:
         require_choice("small_classes", self.small_classes, SMALL_CLASSES)
@@ -86,6 +89,8 @@ class Terms:
         largest = self.plan_request(MOST_USERS)
         KernelChoice.planned(largest, bandwidth=self.bandwidth, projection=self.projection)
         public_stream(self.public_seed)
+        if self.basis is not None:
+            require_basis(self.basis, largest.dim)
         if self.separate:
             self.label_response()
         if len({str(label) for label in self.labels}) < len(self.labels):
@@ -132,6 +137,7 @@ class Terms:
             bandwidth=self.bandwidth,
             projection=self.projection,
             group=group,
+            basis_sha256=None if self.basis is None else fingerprint(self.basis),
         )
         announcement.family()
         return announcement
@@ -297,6 +303,7 @@ class Collection:
             contract=self.contract(private=private),
             private=private,
             labels=labels,
+            basis=self.terms.basis,
         )
         if budget is not None:
             budget.pay(self, private=private)

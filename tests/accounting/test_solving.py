@@ -8,7 +8,7 @@ import pytest
 
 from accounting import InfeasibleError, InvalidInputError, PlanRequest, solve
 from accounting.accuracy.density_error import sup_error_bound
-from accounting.choosing import choose, prediction
+from accounting.choosing import choose, noise_of_a_class_mean, prediction
 
 BASE: dict[str, Any] = {"dim": 8, "kernel": "gaussian", "bitsum": "rr", "delta": 1e-6, "accountant": "pld"}
 QUICK: dict[str, Any] = {**BASE, "bitsum": "poisson", "accountant": "advanced"}
@@ -35,6 +35,23 @@ def test_smallest_users() -> None:
     plan = solve("users", target_error=0.3, **request)
     assert plan.error.total <= 0.3
     assert predicted(**{**request, "users": round(0.99 * plan.request.users)}) > 0.3
+
+
+def test_smallest_users_of_a_classifier() -> None:
+    """Until the noise of class means is as small as asked for."""
+    request: dict[str, Any] = {"dim": 4, "classes": 3, "epsilon": 2.0, "delta": 1e-5, "max_messages": 200}
+    plan = solve("users", target_error=0.1, measure="mean", **request)
+    fewer = PlanRequest(**request, users=round(0.98 * plan.request.users))
+    enough, short = (
+        noise_of_a_class_mean(asked, law) for asked, law in ((plan.request, plan.protocol()), (fewer, choose(fewer)[0]))
+    )
+    assert enough is not None
+    assert short is not None
+    assert enough <= 0.1 < short
+    assert "noise of a class mean (even classes) 0.1" in " ".join(plan.reasons)
+    for other in ({"kernel": "gaussian", "repetitions": 4}, {"model": "density"}, {"classes": None}):
+        with pytest.raises(InvalidInputError, match="measure='mean' and no class means are collected"):
+            solve("users", target_error=0.1, measure="mean", **{**request, **other})
 
 
 def test_smallest_repetitions() -> None:

@@ -162,6 +162,33 @@ def test_a_plan_of_the_default_is_kept(capsys: pytest.CaptureFixture[str], shop:
     assert published.ranked_by == "discriminant"
 
 
+def test_a_public_basis_from_a_file(capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path) -> None:
+    plan, model, basis = tmp_path / "plan.json", tmp_path / "model", str(tmp_path / "public.npz")
+    np.savez(basis, basis=np.eye(DIM)[:, 1:3], flat=np.ones(DIM))
+    out(capsys, *asked(shop, model, "--epsilon", "2", "--max-messages", "400", "--basis", basis))
+    assert "projected from 4 by a public basis" in out(capsys, *asked(shop, model, "--epsilon", "2", "--basis", basis))
+    assert "accuracy" in out(capsys, "predict", model, shop / "data.npz")
+    request = ["--users", str(USERS), "--classes", "2", "--epsilon", "2", "--delta", "1e-6", "--max-messages", "400"]
+    out(capsys, "plan", *request, "--dim", "2", "--output", plan)
+    out(capsys, *asked(shop, model, "--plan", str(plan), "--basis", basis))
+    published = DensityModel.load(model)
+    assert published.basis is not None
+    assert (published.basis.shape, published.announcements[0].plan.request.dim) == ((DIM, 2), 2)
+    assert "the plan is for dim=2" in refuse(capsys, *asked(shop, model, "--plan", str(plan)))
+    out(capsys, "plan", *request, "--dim", str(DIM), "--output", plan)
+    refused = refuse(capsys, *asked(shop, model, "--plan", str(plan), "--basis", basis))
+    assert "projected on --basis, has dim=2" in refused
+    for options, told in (
+        (["--epsilon", "8", "--separate-labels"], "--basis belong to joint labels"),
+        (["--plan", str(shop / "classes.json")], "--basis was given and the plan is not for joint labels"),
+        (["--plan", str(shop / "density.json")], "--basis was given and the plan is not for joint labels"),
+    ):
+        assert told in refuse(capsys, *asked(shop, model, *options, "--basis", basis))
+    assert "no array 'basis'" in refuse(
+        capsys, *asked(shop, model, "--epsilon", "2", "--basis", str(shop / "data.npz"))
+    )
+
+
 @pytest.mark.parametrize("options", [["--separate-labels"], ["--label-epsilon", "4"]])
 def test_the_papers_protocol_is_asked_for(
     capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, options: list[str]

@@ -11,7 +11,7 @@ import pytest
 
 from accounting import InfeasibleError, InvalidInputError
 from privkde import PrivateClassifier, PrivateKDEClassifier
-from privkde.learning.ranking import Ranking
+from privkde.learning.ranking import QueryScaleWarning, Ranking
 from tests.privkde.unplanned import little_noise
 
 X = np.random.default_rng(4).normal(size=(300, 3)) / 9.0 + 0.3 * np.sign(np.arange(300) % 2 - 0.5)[:, None]
@@ -44,6 +44,21 @@ def test_queries_outside_the_domain_are_projected() -> None:
     ranking = Ranking.of(PrivateClassifier(**ASKED, max_messages=200).fit(X, Y).model_)
     units = X / np.linalg.norm(X, axis=1, keepdims=True)
     np.testing.assert_allclose(ranking.scores(5.0 * units), ranking.scores(units), atol=1e-4)
+
+
+def test_queries_of_another_scale_are_warned_of() -> None:
+    """Half or twice the users' norm passes; beyond that scores mean little."""
+    fitted = PrivateClassifier(**ASKED, max_messages=200).fit(X, Y)
+    low, high = fitted.ranking_.linear.squared_norm  # type: ignore[union-attr]
+    norms = float(np.mean(np.sum(X**2, axis=1)))
+    assert 0.3 * norms < low < norms < high < 3.0 * norms
+    for scale in (0.6, 1.0, 1.5):
+        fitted.predict(scale * X)
+    with pytest.warns(QueryScaleWarning, match="scale queries as users' vectors were scaled"):
+        fitted.predict(0.1 * X)
+    short = PrivateClassifier(**ASKED, max_messages=200).fit(0.2 * X, Y)
+    with pytest.warns(QueryScaleWarning, match="norm of about 0"):
+        short.predict_proba(2.0 * X)
 
 
 def test_means_of_blocks() -> None:

@@ -9,13 +9,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from accounting import InvalidInputError
-from privkde import PrivateClassifier
+from accounting import InvalidInputError, PlanRequest
+from accounting.mechanisms import RandomizedResponse
+from privkde import Announcement, PrivateClassifier, Randomizer
+from privkde.draws.randomness import ByteStream
 from privkde.protocol import model as models
-from privkde.protocol.basis import ProjectedRows, on_basis, orthonormal, require_basis
+from privkde.protocol.basis import (
+    ProjectedRows,
+    fingerprint,
+    on_basis,
+    orthonormal,
+    projected,
+    require_announced,
+    require_basis,
+)
 from privkde.protocol.model import DensityModel
 from privkde.storage.container import DamagedFileError, read_container, write_container
-from tests.privkde.unplanned import little_noise
+from tests.privkde.unplanned import little_noise, unplanned
 
 GIVEN = np.random.default_rng(6).normal(size=(7, 3))
 
@@ -68,6 +78,53 @@ def test_a_published_basis_is_checked(bent: Any) -> None:
         require_basis(bent, 3)
 
 
+def announced(basis_sha256: str | None) -> Announcement:
+    """A small joint plan for vectors of three entries."""
+    asked = PlanRequest(users=300, dim=3, classes=2, epsilon=9.0, delta=1e-6, max_messages=300).decided()
+    plan = unplanned(RandomizedResponse(n_users=300, flip_probability=0.25), **dataclasses.asdict(asked))
+    return Announcement(plan=plan, public_seed="01" * 16, basis_sha256=basis_sha256)
+
+
+def test_a_client_projects_on_the_announced_basis() -> None:
+    """Its packets are those of a client who gives projected vectors, bit by bit."""
+    basis, x, classes = orthonormal(GIVEN, 7), np.random.default_rng(10).normal(size=(9, 7)) / 9.0, np.arange(9) % 2
+    told = announced(fingerprint(basis))
+    ours, theirs = ByteStream(bytes(32)), ByteStream(bytes(32))
+    packets = Randomizer(told, basis=basis).packets(x, classes, stream=ours)
+    assert packets == Randomizer(told).packets(projected(x, basis), classes, stream=theirs)
+    with pytest.raises(InvalidInputError, match=r"shape \(9, 7\) were given; the plan is for \(users, 3\)"):
+        Randomizer(told).packets(x, classes)
+    with pytest.raises(InvalidInputError, match=r"shape \(9, 3\) were given; the basis is for \(users, 7\)"):
+        Randomizer(told, basis=basis).packets(projected(x, basis), classes)
+    with pytest.raises(InvalidInputError, match="row 4 has an entry that is NaN or infinite"):
+        Randomizer(told, basis=basis).packets(np.where(np.arange(9)[:, None] == 4, np.nan, x), classes)
+
+
+def test_the_announcement_decides_which_basis() -> None:
+    basis = orthonormal(GIVEN, 7)
+    told, plain = announced(fingerprint(basis)), announced(None)
+    assert Announcement.from_json(told.to_json()) == told
+    assert "basis_sha256" not in plain.to_json()
+    assert told.collection() != plain.collection()
+    for announcement, given, match in (
+        (told, -basis, "names the basis .*…, and another was given"),
+        (plain, basis, "names no basis, and another was given"),
+        (told, GIVEN, "orthonormal"),
+    ):
+        with pytest.raises(InvalidInputError, match=match):
+            Randomizer(announcement, basis=given)
+    with pytest.raises(InvalidInputError, match="give that matrix"):
+        require_announced(None, told.basis_sha256)
+    for forged in ("", "0" * 63, "G" * 64, "0" * 64 + "\n", 7, ["0" * 64]):
+        with pytest.raises(InvalidInputError, match=r"64 hexadecimal digits|malformed"):
+            Announcement.from_json(told.to_json() | {"basis_sha256": forged})
+
+
+def test_equal_entries_in_another_shape_are_another_basis() -> None:
+    assert fingerprint(np.eye(4)) != fingerprint(np.eye(4).reshape(2, 8))
+    assert fingerprint(np.asfortranarray(GIVEN)) == fingerprint(GIVEN)
+
+
 @pytest.mark.filterwarnings("ignore:class")
 def test_models_of_the_first_schema_have_neither_rule_nor_basis(tmp_path: Path) -> None:
     x, path = np.random.default_rng(9).normal(size=(300, 7)) / 9.0, tmp_path / "model"
@@ -85,7 +142,13 @@ def test_models_of_the_first_schema_have_neither_rule_nor_basis(tmp_path: Path) 
     write_container(path, document, bent)
     with pytest.raises(DamagedFileError, match="orthonormal"):
         DensityModel.load(path)
-    del document["rule"], arrays["basis"]
+    write_container(path, document, arrays | {"basis": -arrays["basis"]})
+    with pytest.raises(DamagedFileError, match="another was given"):
+        DensityModel.load(path)
+    write_container(path, document, {"sums": arrays["sums"]})
+    with pytest.raises(DamagedFileError, match="names the basis"):
+        DensityModel.load(path)
+    del document["rule"], arrays["basis"], document["announcements"][0]["basis_sha256"]
     write_container(path, document, arrays)
     with pytest.raises(DamagedFileError, match="rule"):
         DensityModel.load(path)
