@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from accounting.errors import InfeasibleError
 from accounting.mechanisms import GaussianMechanism
-from accounting.record_vector import FREE_WEIGHT, RecordVector, padded_length
+from accounting.record_vector import FREE_WEIGHT, MOST_PADDED, RecordVector, coordinates, padded_length
 from accounting.registry import AUTO
 
 DENSITY, MEAN, DISCRIMINANT = MODELS = ("density", "mean", "discriminant")
@@ -51,43 +51,40 @@ def chosen_model(
     `auto` leaves them out only if they take too many messages or drown in their noise. β² = 1 takes a quarter of the
     noise off the moments and adds 6 % to that of the means. The limits were fixed on parts of training sets.
     """
-    bare, free = (_vector(dim, n_classes, weight) for weight in (0.0, FREE_WEIGHT))
-    counts = {False: bare.n_coordinates, True: free.n_coordinates}
-    sigma = GaussianMechanism.calibrate(epsilon, delta, 2.0 * math.sqrt(n_releases)).standard_deviation
-    blur = free.noise_of_moments(sigma, n_users)
-    clear = free.noise_of_mean(sigma, n_users / n_classes) ** 2 <= CLEAR_MEANS
-    weighty = clear and blur >= BLURRED
-    whole = _vector(dim, n_classes, WEIGHTY) if weighty else free
+    most = min(most_messages, MOST_PADDED)
+    counts = {moments: coordinates(dim, n_classes, moments=moments) for moments in (False, True)}
     reason = f"model {model}: as asked for"
-    if model == AUTO:
-        model = DISCRIMINANT
-        left = whole.noise_of_moments(_noise(whole, sigma), n_users)
-        reason = (
-            f"model discriminant: second moments cost {'little' if weighty else 'nothing'}; their noise is about"
-            f" {left:.2g} times their mean eigenvalue"
+    if model == AUTO and counts[True] > most:
+        model = MEAN
+        reason = f"model mean: second moments would take {counts[True]:,} messages, more than {most:,.0f}"
+    if counts[model in (AUTO, DISCRIMINANT)] > most:
+        raise InfeasibleError(
+            f"model={model!r} takes {counts[model == DISCRIMINANT]:,} messages per user, more than"
+            f" max_messages={most:g}; raise max_messages, or project the vectors to fewer dimensions (basis)."
         )
-        if counts[True] > most_messages:
-            model = MEAN
-            reason = f"model mean: second moments would take {counts[True]:,} messages, more than {most_messages:,.0f}"
-        elif blur > DROWNED:
+    sigma = GaussianMechanism.calibrate(epsilon, delta, 2.0 * math.sqrt(n_releases)).standard_deviation
+    vector = RecordVector(dim=dim, n_classes=n_classes, moment_weight=0.0, padded=counts[False])
+    if model in (AUTO, DISCRIMINANT):
+        free = RecordVector(dim=dim, n_classes=n_classes, moment_weight=FREE_WEIGHT, padded=counts[True])
+        blur = free.noise_of_moments(sigma, n_users)
+        clear = free.noise_of_mean(sigma, n_users / n_classes) ** 2 <= CLEAR_MEANS
+        weighty = clear and blur >= BLURRED
+        whole = dataclasses.replace(free, moment_weight=WEIGHTY) if weighty else free
+        if model == AUTO and blur > DROWNED:
             model = MEAN
             reason = f"model mean: the noise of second moments would be {blur:.2g} times their mean eigenvalue"
-    moments = model == DISCRIMINANT
-    if counts[moments] > most_messages:
-        raise InfeasibleError(
-            f"model={model!r} takes {counts[moments]:,} messages per user, more than max_messages={most_messages:g};"
-            " raise max_messages, or project the vectors to fewer dimensions (basis)."
-        )
-    vector = whole if moments else bare
-    padded = padded_length(vector, n_users, _noise(vector, sigma), most_messages)
+        elif model == AUTO:
+            model = DISCRIMINANT
+            left = whole.noise_of_moments(_noise(whole, sigma), n_users)
+            reason = (
+                f"model discriminant: second moments cost {'little' if weighty else 'nothing'}; their noise is about"
+                f" {left:.2g} times their mean eigenvalue"
+            )
+        vector = whole if model == DISCRIMINANT else vector
+    padded = padded_length(vector, n_users, _noise(vector, sigma), most)
     return ModelChoice(model=model, vector=dataclasses.replace(vector, padded=padded), reason=reason)
 
 
 def _noise(vector: RecordVector, sigma: float) -> float:
     """Standard deviation for this vector, if `sigma` is that for vectors which move by 2."""
     return sigma * math.sqrt(vector.squared_distance) / 2.0
-
-
-def _vector(dim: int, n_classes: int, weight: float) -> RecordVector:
-    """Not padded yet, but for more room than all coordinates take."""
-    return RecordVector(dim=dim, n_classes=n_classes, moment_weight=weight, padded=(n_classes + dim) * (dim + 1))

@@ -190,6 +190,7 @@ class Plan:
         For a plan from somewhere else, such as a file or the announcement of a collection.
         """
         rung, protocol = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
+        rung.require_covered(type(protocol))
         epsilon, delta = self.request.kde_epsilon, protocol.promised_delta(self.request.delta)
         touched = self.request.facts().touched.total
         if self.instances_per_user != touched:  # before the accountant works for as many

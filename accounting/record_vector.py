@@ -21,6 +21,7 @@ FREE_WEIGHT = 0.5
 LARGEST_WEIGHT = 4.0
 LEAST_PADDED = 32_768
 """Fewest coordinates: padding spreads v further, so that rounding adds less."""
+MOST_PADDED = 10**7
 CLIPPED_AT = 3.0
 """R in standard deviations of a rotated coordinate; 0.27 % of them lie beyond if they are normal."""
 TRANSFORM_ERROR = 3e-5
@@ -28,6 +29,11 @@ TRANSFORM_ERROR = 3e-5
 
 Source: docs/proofs/moments.md, Lemma 3.
 """
+
+
+def coordinates(dim: int, n_classes: int, *, moments: bool) -> int:
+    """D: coordinates of v(x, c) with or without second moments."""
+    return n_classes * dim + n_classes + (dim * (dim + 1) // 2 if moments else 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +48,17 @@ class RecordVector:
 
     def __post_init__(self) -> None:
         require_real("moment_weight", self.moment_weight, low=0.0, high=LARGEST_WEIGHT, low_open=False)
-        require_integer("padded", self.padded, low=self.n_coordinates, high=10**7)
+        require_integer("padded", self.padded, low=self.n_coordinates, high=MOST_PADDED)
 
     @property
     def n_moments(self) -> int:
         """Entries of the upper triangle of xxᵀ."""
-        return self.dim * (self.dim + 1) // 2 if self.moment_weight else 0
+        return self.n_coordinates - coordinates(self.dim, self.n_classes, moments=False)
 
     @property
     def n_coordinates(self) -> int:
         """D: coordinates of v before it is padded."""
-        return self.n_classes * self.dim + self.n_moments + self.n_classes
+        return coordinates(self.dim, self.n_classes, moments=bool(self.moment_weight))
 
     @property
     def squared_distance(self) -> float:

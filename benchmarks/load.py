@@ -38,6 +38,7 @@ QUICK: dict[str, Any] = PLAN | {"accountant": "basic", "bitsum": "poisson"}
 EXTREME: dict[str, Any] = {"users": 2_000, "dim": 8, "epsilon": 2.0, "delta": 1e-310}
 BUDGET = {"name": "year", "epsilon": 4.0, "delta": 1e-6}
 BODY = b'{"users": [' + b"[]," * 340_000 + b"[]]}"
+CHUNKED = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 JSON = {"Content-Type": "application/json"}
 numbers = itertools.count()
 
@@ -122,6 +123,24 @@ async def send(address: str, method: str, path: str, content: Callable[[], Any])
         await asyncio.gather(*(repeat(mine) for _ in range(MANY_REQUESTS)))
 
 
+async def write(address: str, head: bytes, repeated: bytes, times: int) -> None:
+    """Send the same bytes over several connections as quickly as they are taken; open closed ones again."""
+    url = urlsplit(address)
+
+    async def flood() -> None:
+        while True:
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection(url.hostname, url.port, local_addr=(ATTACKER, 0))
+                writer.write(head)
+                for _ in range(times):
+                    writer.write(repeated)
+                    await writer.drain()
+                writer.close()
+            await asyncio.sleep(0.01)
+
+    await asyncio.gather(*(flood() for _ in range(MANY_REQUESTS)))
+
+
 ATTACKS: dict[str, Callable[[str], Awaitable[None]]] = {
     "idle": lambda address: open_connections(address, None),
     "slow-heads": lambda address: open_connections(address, 1.0),
@@ -129,6 +148,8 @@ ATTACKS: dict[str, Callable[[str], Awaitable[None]]] = {
         address, "POST", "/v1/plan/compare", lambda: EXTREME | {"users": 2_000 + next(numbers)}
     ),
     "large-bodies": lambda address: send(address, "POST", "/v1/plan", lambda: BODY),
+    "tiny-chunks": lambda address: write(address, CHUNKED, b"1\r\n \r\n" * 9_000, 20),
+    "many-headers": lambda address: write(address, b"", b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 11_000 + b"\r\n", 20),
     "listings": lambda address: send(address, "GET", "/v1/budgets/year/charges", lambda: None),
 }
 

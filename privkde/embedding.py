@@ -11,7 +11,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -165,7 +164,10 @@ def model_sha256(folder: Path) -> str:
 
 def _packaged_model() -> Path:
     """The folder of the model that the extra `text` brings; refused if it is not the one that was published."""
-    folder = Path(str(files(MODEL_PACKAGE))) / "model"
+    spec = find_spec(MODEL_PACKAGE)  # not imported: nothing of it runs before it is checked
+    if spec is None or not spec.submodule_search_locations:
+        raise InvalidInputError(f"the package {MODEL_PACKAGE} is missing; install the extra `text`.")
+    folder = Path(spec.submodule_search_locations[0]) / "model"
     found = model_sha256(folder)
     if found != MODEL_SHA256:
         raise InvalidInputError(

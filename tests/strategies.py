@@ -142,7 +142,7 @@ def wire_formats() -> st.SearchStrategy[WireFormat]:
     edges = st.builds(lambda power, move: max(1, 2**power + move), st.integers(0, 17), st.integers(-1, 1))
     sparse = st.builds(
         WireFormat,
-        collection=st.binary(min_size=8, max_size=8),
+        collection=st.binary(min_size=32, max_size=32),
         n_instances=st.one_of(edges, st.integers(1, 70_000)),
         content_bits=st.integers(0, 1),
         most_messages=st.integers(50, 1000),
@@ -151,7 +151,7 @@ def wire_formats() -> st.SearchStrategy[WireFormat]:
         lambda collection, n_instances: WireFormat(
             collection=collection, n_instances=n_instances, content_bits=1, most_messages=n_instances, dense=True
         ),
-        st.binary(min_size=8, max_size=8),
+        st.binary(min_size=32, max_size=32),
         st.integers(1, 40),
     )
     return st.one_of(sparse, dense)

@@ -123,17 +123,21 @@ class Rung(abc.ABC):
         """Whether it can account for a law at all."""
         return law.spends_delta or self.keeps_zero_delta
 
+    def require_covered(self, law: type[BitsumProtocol]) -> None:
+        """Refuse a law that it cannot account for."""
+        if not self.covers(law):
+            raise InvalidInputError(
+                f"accountant={self.name!r} with bitsum {law.name!r}: only adding up ε keeps delta = 0;"
+                " choose accountant 'basic', 'paper' or 'auto'."
+            )
+
     def group_for(self, touched: Touched) -> int | None:
         """The group in which `auto` tries it where these instances are touched."""
         return self.auto_group
 
     def design(self, law: type[L], target: Target, n_users: int, *, certified: bool = True) -> L:
         """The least noise of a law that meets a target of this rung, as the law searches for it."""
-        if not self.covers(law):
-            raise InvalidInputError(
-                f"accountant={self.name!r} with bitsum {law.name!r}: only adding up ε keeps delta = 0;"
-                " choose accountant 'basic', 'paper' or 'auto'."
-            )
+        self.require_covered(law)
         return law.design(target, n_users, certified=certified)
 
     def assumed(self, facts: KernelFacts) -> tuple[str, ...]:

@@ -87,8 +87,8 @@ def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
     mixed = np.concatenate([[1.0 - t], 1.0 + t * np.expm1(values)])
     base = np.concatenate([[absent], lower])
     toward = Atoms(mixed, base, t * loss.infinite)
-    kept = slice(1, None) if t >= 1.0 else slice(None)
-    away = Atoms((1.0 / mixed[kept])[::-1], (base * mixed)[kept][::-1], absent if t >= 1.0 else 0.0)
+    held = mixed > 0.0  # for t = 1 the mixture has no mass where P has none, or less than can be told from none
+    away = Atoms((1.0 / mixed[held])[::-1], (base * mixed)[held][::-1], float(np.sum(base[~held])))
     return toward, away
 
 

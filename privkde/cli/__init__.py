@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 from collections.abc import Sequence
 
@@ -26,6 +27,9 @@ def build_parser(chosen: str | None = None) -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the command's exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that knows no Greek gets escapes, and no traceback
+            stream.reconfigure(errors="backslashreplace")
     given, further = split(sys.argv[1:] if arguments is None else arguments)
     parsed = build_parser(given[0] if given else "").parse_args(given, argparse.Namespace(further=further))
     return exit_code(parsed)

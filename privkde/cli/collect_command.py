@@ -129,7 +129,10 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     with paying(parsed) as account:
         with tracked(sys.stderr.isatty()) as tracker, ReportRegister(announcement.collection(), reports) as register:
             bar = tracker.bar("counting", users)
-            analyzer = chosen.count(announcement, parsed.source, bar, register=register, seeded=parsed.seeded)
+            most = None if collection is None else users  # no more can be published
+            analyzer = chosen.count(
+                announcement, parsed.source, bar, register=register, seeded=parsed.seeded, most_users=most
+            )
         if collection is not None and account is not None:
             account.require_private(analyzer.secret)
             account.charge(collection)

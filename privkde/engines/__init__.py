@@ -79,13 +79,15 @@ class Engine(abc.ABC):
         *,
         register: ReportRegister | None = None,
         seeded: bool = False,
+        most_users: int | None = None,
     ) -> Analyzer:
         """Count the packets of these files as a shuffler; refused for fewer users than the noise counts on.
 
         Names may be patterns such as `sent/*.packets`. Every report is counted once. With a `register` in a file this
         holds for all runs together: reports that are new make a release of their own, and the counts are those of all
         releases. After an interruption nothing was counted, or all of it. Packets that are marked as drawn from a seed
-        are rejected unless `seeded` says that this is a study; its counts are then not private.
+        are rejected unless `seeded` says that this is a study; its counts are then not private. If reports are of more
+        than `most_users`, nothing is counted.
         """
         kept = register_of(announcement, register)
         if kept.issues_tokens:
@@ -95,7 +97,8 @@ class Engine(abc.ABC):
             )
         with kept.counting():
             counter = PacketCounter(announcement, seeded=seeded)
-            return released(announcement, self._count(announcement, counter, files, kept, progress), kept)
+            counts = self._count(announcement, counter, files, kept, progress)
+            return released(announcement, counts, kept, most_users=most_users)
 
     @abc.abstractmethod
     def _count(
@@ -141,6 +144,8 @@ class ThroughFiles:
     suffix: str = ".packets"
     _groups: dict[str, Path] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where those of this collection are, with separate labels."""
+    _charged: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
+    """The folder of this collection, if a budget pays for it."""
 
     def __post_init__(self) -> None:
         require_choice("suffix", self.suffix, SUFFIXES)
@@ -152,6 +157,11 @@ class ThroughFiles:
         _require_faithful(path)
         announcement = users.announcement
         folder = self._place(announcement.group)
+        if (folder / NAME).exists() and folder not in self._charged:
+            raise InvalidInputError(
+                f"a budget has paid for the answers in folder {str(folder)!r}; give the same budget, or take an empty"
+                " folder."
+            )
         folder.mkdir(parents=True, exist_ok=True)
         announce_once(folder, announcement)
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
@@ -164,19 +174,21 @@ class ThroughFiles:
             files = sorted(str(file) for file in folder.glob(f"part-*{self.suffix}"))
             return self.engine.count(announcement, files, register=register, seeded=not stream.secret)
 
-    def named(self, path: str) -> str:
-        """What a budget that pays for the answers calls the folder: random digits, written to it when first asked for.
+    def begun(self, announcement: Announcement, path: str) -> str:
+        """Begin the folder, or go on with it, before a budget is charged for its answers; how the budget names it.
 
-        Whatever would refuse the answers is looked at before.
+        The name is random digits, written to the folder when first asked for. What would refuse the answers, such as
+        another announcement, does so here.
         """
         _require_faithful(path)
-        file = self.folder / "0" / NAME
+        folder = self.folder / "0"
+        file = folder / NAME
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise InvalidInputError(f"{str(self.folder)!r} is not a folder; choose another one.") from error
         self._refuse_others(separate=False)
-        if not file.exists() and (self.folder / "0" / ANNOUNCEMENT).exists():
+        if not file.exists() and (folder / ANNOUNCEMENT).exists():
             raise InvalidInputError(
                 f"folder {str(self.folder)!r} holds answers that no budget has paid for; count what is there, or take"
                 " an empty folder."
@@ -188,7 +200,16 @@ class ThroughFiles:
             raise InvalidInputError(
                 f"{str(file)!r} does not hold 32 hexadecimal digits; restore it or take a new folder."
             )
+        announce_once(folder, announcement)
+        self._charged.add(folder)
         return name.decode()
+
+    def require_empty(self, path: str) -> None:
+        """Refuse what could not take the answers of separate labels, before labels are charged for and drawn."""
+        _require_faithful(path)
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InvalidInputError(f"{str(self.folder)!r} is not a folder; choose another one.")
+        self._refuse_others(separate=True)
 
     def public_seed(self) -> str | None:
         """The seed of the collection that the folder holds, which continues it; refused if it cannot be continued."""

@@ -118,25 +118,26 @@ def _count_file(
     Who counts the file again writes the same ids to the same file.
     """
     name, kept = given
-    total, reports = counter.nothing, []
+    total, rejected, repeated, reports = counter.nothing, 0, 0, []
     places = iter(np.sort(np.fromiter(kept, np.int64))[1:])  # without the mark of `CountFiles`
     following = next(places, None)
     try:
         for place, packet in enumerate(read_packets(name, wire.longest, opened)):
-            counts = counter.of(packet)
-            if place == following:
-                following = next(places, None)
-                if counts.n_users:
-                    reports.append(wire.packet_id(packet).hex())
-            elif counts.n_users:
-                counts = replace(counter.nothing, repeated=1)
-            total += counts
+            counts, new = counter.of(packet), place == following
+            following = next(places, None) if new else following
+            if not counts.n_users:
+                rejected += 1
+            elif new:
+                reports.append(wire.packet_id(packet).hex())
+                total += counts
+            else:
+                repeated += 1
     except (PrivkdeError, OSError) as error:
         return counter.complaining(0, error)
     target = f"{place_of_reports}.new-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
     with FileSystems.create(target, compression_type=CompressionTypes.UNCOMPRESSED) as file:
         file.write("".join(f"{report}\n" for report in reports).encode())
-    return total
+    return total + replace(counter.nothing, rejected=rejected, repeated=repeated)
 
 
 class CountPackets(beam.PTransform):  # type: ignore[misc]

@@ -21,6 +21,7 @@ from accounting.errors import require_choice
 from accounting.request import ALL_THERE, SEPARATE, PlanRequest
 from privkde.display.progress import tracked
 from privkde.draws.randomness import private_randomness
+from privkde.engines import ThroughFiles
 from privkde.learning.labeled_estimator import LabeledEstimator
 from privkde.learning.private_estimator import PrivateEstimator, refuse_further, require_dimension
 from privkde.learning.ranking import Ranking
@@ -198,6 +199,8 @@ class PrivateKDEClassifier(LabeledEstimator):
             collection = Collection(terms)
             if budget is not None:
                 budget.require_private(randomness.secret)
+                if isinstance(self.engine, ThroughFiles):
+                    self.engine.require_empty(self.path)
                 collection.begin_labels(budget)  # reports are paid for, whatever becomes of them
             reported = randomize_labels(numbers, terms.label_response(), stream=randomness.child("labels"))
             collection.enroll_labels(reported)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -147,8 +146,11 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         announcements = collection.fix_plan(plan, progress=tracker.step)
         collector: Collector = self.engine or LocalEngine()
         if budget is not None:
-            kept = partial(collector.named, self.path) if isinstance(collector, ThroughFiles) else None
-            budget.begin(collection, kept=kept)
+            folder = None
+            if isinstance(collector, ThroughFiles) and collection.label_use is None:
+                budget.require_enough(collection)  # before the folder is made
+                folder = collector.begun(announcements[0], self.path)
+            budget.begin(collection, folder=folder)
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
             users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)

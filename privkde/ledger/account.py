@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from privkde.ledger.refusals import KeyReusedError, ScheduleUsedUpError
 
 if TYPE_CHECKING:
     from privkde.ledger.ledger import Ledger
+    from privkde.protocol.model import DensityModel
     from privkde.protocol.rounds import Collection
 
 
@@ -47,26 +47,38 @@ class Account:
         Raises `BudgetExceededError` if it costs more than is left, and `KeyReusedError` if the charge that was made
         before is for something else; nothing may then be collected.
         """
-        key, digest = self.key or default_key(collection), _digest(collection)
-        standing = self.ledger.standing(self.budget)
-        paid = next((charge for charge in self.ledger.history(self.budget) if charge.key == key), None)
-        release = _release(collection, key, standing.budget.view)
+        key, digest, release = self._key(collection), _digest(collection), self._release(collection)
+        paid = self._paid(key)
         if paid is None or digest is None or (paid.plan_sha256, paid.cohort) != (digest, self.cohort):
             paid = self.ledger.charge(self.budget, release, key=key, plan_sha256=digest, cohort=self.cohort)
         self._require_cost(paid, release)
         return paid
 
-    def begin(self, collection: Collection, *, kept: Callable[[], str] | None = None) -> None:
+    def require_enough(self, collection: Collection) -> None:
+        """Refuse a collection that was not charged and costs more than is left; nothing is written."""
+        if self._paid(self._key(collection)) is None:
+            self.ledger.quote(self.budget, self._release(collection), cohort=self.cohort).refuse_excess()
+
+    def _key(self, collection: Collection) -> str:
+        return self.key or default_key(collection)
+
+    def _paid(self, key: str) -> Charge | None:
+        return next((charge for charge in self.ledger.history(self.budget) if charge.key == key), None)
+
+    def _release(self, collection: Collection) -> Release:
+        return _release(collection, self._key(collection), self.ledger.standing(self.budget).budget.view)
+
+    def begin(self, collection: Collection, *, folder: str | None = None) -> None:
         """Charge a collection, unless that was done before, and refuse it before users answer again for one charge.
 
-        Answers that are `kept` in a folder, which then gets a name, take one of the results that were charged, before
-        there are any: they can be continued, and published again. Otherwise one must be left.
+        Answers that are kept in a `folder`, by its name, take one of the results that were charged, before there are
+        any: they can be continued, and published again. Otherwise one must be left.
         """
         charge = self.charge(collection)
         if collection.label_use is not None:
             return
-        if kept is not None:
-            collection.answers_use = self._use(charge, f"answers {kept()}")
+        if folder is not None:
+            collection.answers_use = self._use(charge, f"answers {folder}")
         elif sum(use.schedule == charge.key for use in self.ledger.uses(self.budget)) >= charge.release.collections:
             raise self._used_up(charge)
 
@@ -108,18 +120,18 @@ class Account:
                 " a fit with separate labels that was interrupted or refused has spent its charge: choose a new key."
             ) from error
 
-    def pay(self, collection: Collection, *, private: bool) -> Use:
-        """Charge a collection, unless that was done before, and record that its result is published now.
+    def pay(self, collection: Collection, model: DensityModel) -> Use:
+        """Charge a collection, unless that was done before, and record that this model of it is published now.
 
         Raises `ScheduleUsedUpError` if all that was charged was published before, with other results.
         """
-        self.require_private(private)
-        charge = self.charge(collection)
+        self.require_private(model.private)
+        charge, result = self.charge(collection), _outcome(collection, model)
         begun = collection.label_use or collection.answers_use
         if begun is None:
-            return self._use(charge, _outcome(collection))
+            return self._use(charge, result)
         try:
-            self.ledger.finish(begun, result=_outcome(collection))
+            self.ledger.finish(begun, result=result)
         except ScheduleUsedUpError as error:
             raise self._used_up(charge) from error
         return begun
@@ -157,11 +169,8 @@ def _release(collection: Collection, name: str, view: View) -> Release:
     return Release.of_separate_labels(name, terms.features_guarantee(view), terms.label_response())
 
 
-def _outcome(collection: Collection) -> str:
+def _outcome(collection: Collection, model: DensityModel) -> str:
     """A digest of what is published: another draw of the noise has another one."""
-    counted = hashlib.sha256(collection.identity().encode())
-    for analyzer in collection.analyzers:
-        counted.update(analyzer.n_users.to_bytes(8, "big"))
-        for counts in (analyzer.tally.ones, analyzer.tally.zeros):
-            counted.update(counts.astype("<i8").tobytes())
-    return counted.hexdigest()
+    published = hashlib.sha256(f"{collection.identity()} {model.n_users}".encode())
+    published.update(model.sums.astype("<f8").tobytes())
+    return published.hexdigest()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from pathlib import Path
@@ -26,6 +27,21 @@ def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
     if isinstance(where, str) and "://" in where:
         return _server(where)
     return _file(Path(where), create=create)
+
+
+def identity(engine: sa.Engine) -> tuple[int, int] | None:
+    """Which file a ledger is in: device and number; None if the file is gone, or has a second name.
+
+    SQLite finds its log by the file's name. Under two names a file has two logs, and neither is the whole ledger. On a
+    server it is always the same.
+    """
+    if engine.dialect.name != "sqlite":
+        return 0, 0
+    try:
+        found = os.stat(str(engine.url.database))
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino) if found.st_nlink == 1 else None
 
 
 def prepare_creation(engine: sa.Engine) -> None:

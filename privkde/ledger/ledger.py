@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -269,12 +271,19 @@ class Ledger:
             rows.budget(begun.budget, lock=True)
             if begun not in rows.uses_of(begun.budget, begun.schedule):
                 raise InvalidInputError(f"{begun.key!r} is no use of budget {begun.budget!r}; take one (Ledger.use).")
-            earlier = [use.key for use in rows.uses_of(begun.budget, begun.key)]
+            results = _results_of(begun)
+            earlier = [use.key for use in rows.uses_of(begun.budget, results)]
             if earlier == [result]:
                 return
             if earlier:
                 raise ScheduleUsedUpError(f"use {begun.key!r} of budget {begun.budget!r} has led to another result.")
-            rows.add_use(Use(budget=begun.budget, schedule=begun.key, number=1, key=result, created=_now()))
+            rows.add_use(Use(budget=begun.budget, schedule=results, number=1, key=result, created=_now()))
+
+
+def _results_of(begun: Use) -> str:
+    """What the result of a use is listed under; no key of a charge is like it, since those are ASCII."""
+    named = json.dumps([begun.schedule, begun.key])
+    return f"→ {hashlib.sha256(named.encode()).hexdigest()}"
 
 
 def _earlier(

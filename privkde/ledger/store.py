@@ -23,6 +23,7 @@ from privkde.ledger.connecting import (
     copy_file,
     damage,
     engine_for,
+    identity,
     lock_creation,
     prepare_creation,
     reason,
@@ -175,9 +176,11 @@ class Store:
     def __init__(self, where: str | Path, *, create: bool, key: bytes | None = None) -> None:
         self._key = require_ledger_key(key)
         self._engine, self.shown = engine_for(where, create=create)
-        self._checked = NOTHING
+        self._checked, self._file = NOTHING, None
         try:
             self._prepare(create=create)
+            self._file = identity(self._engine)
+            self._require_same_file()
             self.verify()
         except BaseException:
             self.close()
@@ -237,10 +240,26 @@ class Store:
 
     @contextmanager
     def _begun(self, *, writing: bool) -> Iterator[sa.Connection]:
+        opened = self._file is not None
+        if opened:
+            self._require_same_file()
         with self._translated(), self._engine.connect() as connection:
             set_up_transaction(connection, writing=writing)
             with connection.begin():
                 yield connection
+        if opened:
+            self._require_same_file()
+
+    def _require_same_file(self) -> None:
+        """Refuse a file that was put in the place of the one that was opened: what is written would be lost.
+
+        An open file is still read and written after it lost its name, so this is looked at before and after.
+        """
+        if self._file is None or identity(self._engine) != self._file:
+            raise self._chain.altered(
+                "its file was replaced, removed or given a second name (a hard link) while it was open, and what was"
+                " written since may be lost"
+            )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

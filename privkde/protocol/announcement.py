@@ -93,9 +93,13 @@ class Announcement:
         return self.plan.request.least_packets
 
     def collection(self) -> bytes:
-        """Eight bytes that name this collection in every packet."""
+        """SHA-256 of the announcement, which names this collection in every packet.
+
+        All of it: of shorter names, whoever chooses the public seed can find two collections with the same one, and
+        have packets counted under a plan that they were not drawn for.
+        """
         canonical = json.dumps(self.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(canonical.encode()).digest()[:8]
+        return hashlib.sha256(canonical.encode()).digest()
 
     def wire_format(self) -> WireFormat:
         """How the messages of this collection are written."""
@@ -231,7 +235,7 @@ def reading_plans() -> Iterator[None]:
 def _refuse_above(name: str, announced: float, ceiling: float) -> None:
     if not announced <= ceiling:
         raise RefusedAnnouncementError(
-            f"the collection announces {name}={announced:g} and this client accepts at most {ceiling:g};"
+            f"the collection announces {name}={announced:.10g} and this client accepts at most {ceiling:.10g};"
             f" do not take part, or accept it by a higher most_{name}."
         )
 

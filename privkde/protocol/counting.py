@@ -111,13 +111,25 @@ def withheld(announcement: Announcement, counts: PartialCounts) -> PartialCounts
     return counts
 
 
-def released(announcement: Announcement, counts: PartialCounts, register: ReportRegister | None = None) -> Analyzer:
+def released(
+    announcement: Announcement,
+    counts: PartialCounts,
+    register: ReportRegister | None = None,
+    *,
+    most_users: int | None = None,
+) -> Analyzer:
     """The analyzer with these counts, which leave the shuffler, and all that left it before; refused for too few users.
 
-    The register knows of the release before anything leaves. If nothing is new, what left before is given again.
+    Also for more than `most_users`: reports that left are spent, and their sum could not be published. The register
+    knows of the release before anything leaves. If nothing is new, what left before is given again.
     """
     refuse_complaint(counts)
     kept = register_of(announcement, register)
+    if most_users is not None and (n := counts.n_users + sum(one.n_users for one in kept.releases())) > most_users:
+        raise InvalidInputError(
+            f"{n:,} reports came and {most_users:,} users were planned for; nothing was counted. Leave out those of"
+            " strangers, or plan for more users. Tokens keep strangers out (ReportRegister.issue)."
+        )
     if counts.n_users or not kept.releases():
         refuse_too_few(counts.n_users, announcement.plan.request, counts.rejected, counts.repeated)
         (release_id,) = new_ids(1, private_randomness())

@@ -84,7 +84,7 @@ class LinearRule:
         shrunk = means.shrunk()
         if published.moments is None or not shrunk.telling:
             spread = 1.0 - float(means.shares @ np.sum(shrunk.values**2, axis=1))
-            basis, spectrum, blur, n_bands = np.eye(dim), np.full(dim, spread / dim), 0.0, 1
+            basis, spectrum, blur, n_bands = None, np.full(dim, spread / dim), 0.0, 1
         else:
             eigenvalues, basis = np.linalg.eigh(_covariance(published, means, shrunk))
             blur = published.moment_deviation * math.sqrt(dim / 2.0) / published.n_users
@@ -92,7 +92,7 @@ class LinearRule:
             n_bands = max(1, min(N_BANDS, means.values.size // LEAST_ENTRIES))
         spectrum = np.maximum(spectrum, LEAST_SHARE / dim)
         inverse = 1.0 / (spectrum + RIDGE * blur)
-        turned = dataclasses.replace(means, values=means.values @ basis)
+        turned = means if basis is None else dataclasses.replace(means, values=means.values @ basis)
         bands = (turned.band(part) for part in np.array_split(np.arange(dim), n_bands))
         final = dataclasses.replace(means, values=np.concatenate([band.shrunk().values for band in bands], axis=1))
         apart = final.values - final.center
@@ -102,7 +102,7 @@ class LinearRule:
         weights = scale * apart * inverse
         offsets = np.log(means.shares) - 0.5 * np.sum(weights * apart, axis=1) - weights @ final.center
         return LinearRule(
-            weights=weights @ basis.T,
+            weights=weights if basis is None else weights @ basis.T,
             offsets=offsets,
             signal=dim * shrunk.signal,
             noise=dim * float(means.shares @ means.noise),

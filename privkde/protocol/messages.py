@@ -3,7 +3,7 @@
 A packet is a header, its entries packed at `width` bits each, zero bits up to a whole byte, and a CRC-32 of everything
 before:
 
-    "pk"  version (1 byte)  form (1 byte)  width (1 byte)  collection (8 bytes)  draws (1 byte)  id (16 bytes)
+    "pk"  version (1 byte)  form (1 byte)  width (1 byte)  collection (32 bytes)  draws (1 byte)  id (16 bytes)
     users (4 bytes)  entries (8 bytes)  …  CRC (4 bytes)
 
 All integers are little-endian; entries are packed most significant bit first. The form is a fact of the collection:
@@ -42,9 +42,9 @@ from accounting.request import MOST_USERS
 from privkde.bitsum import Tally
 
 MAGIC = b"pk"
-VERSION = 3
+VERSION = 4
 ID_BYTES = 16
-_HEADER = struct.Struct("<2sBBB8sB16sIQ")
+_HEADER = struct.Struct("<2sBBB32sB16sIQ")
 _CHECKSUM = struct.Struct("<I")
 _CHUNK = 1 << 16  # entries packed at a time; a multiple of 8, so that chunks end on whole bytes
 Order = Callable[[int], NDArray[np.int64]]
@@ -196,7 +196,7 @@ class WireFormat:
         if magic != MAGIC or version != VERSION:
             raise MalformedPacketError(
                 f"the packet does not begin with {MAGIC!r} and version {VERSION}; its sender needs a client of this"
-                " version (packets of version 1 have no report id, those of version 2 no form)."
+                " version (packets of version 1 have no report id, of 2 no form, of 3 a short name of the collection)."
             )
         if collection != self.collection or form != self.dense or width != self._width_of(n_users):
             raise MalformedPacketError("the packet belongs to another collection; check the announcement.")

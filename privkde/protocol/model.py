@@ -142,8 +142,10 @@ class DensityModel:
         if len({(a.kernel_choice(), a.public_seed) for a in self.announcements}) > 1:
             raise InvalidInputError("the groups use different kernels or public seeds; one model shares (f_i, g_i).")
         kinds = {type(label) for label in self.labels}
-        if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*self.labels}) < len(self.labels):
+        if not kinds <= {str, int, float, bool} or len(kinds) > 1 or len({*map(str, self.labels)}) < len(self.labels):
             raise InvalidInputError("labels must be texts, numbers or truth values: all of one kind, no two equal.")
+        if any(isinstance(label, int) and not -(2**63) <= label < 2**63 for label in self.labels):
+            raise InvalidInputError("labels that are whole numbers must fit in 64 bits; give other ones.")
         declared = self.classes_declared
         honest = promised(self.plans, self.label_response(), private=bool(self.private), declared=declared)
         if not isinstance(self.private, bool) or self.contract != honest:
@@ -206,8 +208,12 @@ class DensityModel:
         layout = self._layout()
         if layout is None:
             return self.labels
-        least = TELLING_DEVIATIONS * self.size_deviation()
-        return tuple(label for label, size in self.sizes().items() if size > max(least, 1.0))
+        least, (_, sizes) = self._least_size(), layout.split(self.sums[0], self.n_users[0])
+        return tuple(label for label, size in zip(self.labels, sizes.tolist(), strict=True) if size > least)
+
+    def _least_size(self) -> float:
+        """The estimated size of a class that has a density is above this."""
+        return max(TELLING_DEVIATIONS * self.size_deviation(), 1.0)
 
     def size_deviation(self) -> float:
         """Standard deviation of an estimated size; 0 where sizes are reported."""
@@ -219,8 +225,8 @@ class DensityModel:
         family, layout = self.announcements[0].family(), self._layout()
         if layout is None:
             return FeatureSums(family=family, sums=self.sums, n_users=self.n_users, basis=self.basis)
-        kept = np.isin(np.arange(len(self.labels)), [self.labels.index(label) for label in self.classes])
         sums, sizes = layout.split(self.sums[0], self.n_users[0])
+        kept = sizes > self._least_size()
         return FeatureSums(family=family, sums=sums[kept], n_users=tuple(sizes[kept].tolist()), basis=self.basis)
 
     @property

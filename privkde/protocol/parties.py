@@ -6,6 +6,7 @@ import hashlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from accounting import InvalidInputError, PlanRequest
 from accounting.errors import require_integer, require_members
 from privkde.bitsum import Tally
-from privkde.draws.randomness import ByteStream, private_randomness
+from privkde.draws.randomness import ByteStream, private_randomness, process_identity
 from privkde.draws.sampling import permutation
 from privkde.protocol.announcement import Announcement, reading_plans
 from privkde.protocol.basis import Floats, projected, require_announced, require_basis
@@ -28,6 +29,8 @@ COUNTS_SCHEMA = "privkde.counts/2"
 UNMARKED_COUNTS_SCHEMA = "privkde.counts/1"
 """Counts of versions that did not know whether draws were secret, nor which releases were counted."""
 COUNTS_MEMBERS = ("schema", "announcement", "n_users", "rejected", "repeated", "secret", "releases")
+MOST_COUNTED = 2**53
+"""Messages in one instance: as many as sums can tell apart."""
 Vectors = NDArray[np.floating]
 Classes = NDArray[np.integer] | None
 """Class numbers, with joint labels."""
@@ -202,13 +205,9 @@ class Shuffler:
         self._admission = Admission(announcement, seeded=not self._stream.secret)
         self._request = announcement.plan.request
         self._register = register_of(announcement, register)
-        if admit is None and self._register.issues_tokens:
-            raise InvalidInputError(
-                "the register has issued tokens, and nobody asks for them; give admit=register.spend, or a register"
-                " that has issued none."
-            )
         self._admit = admit
-        self._lock = threading.Lock()
+        self._require_asking()
+        self._lock, self._process = threading.Lock(), process_identity()
         self._secret = True
         self._forget()
         self.rejected = 0
@@ -219,15 +218,18 @@ class Shuffler:
 
         The token is not kept.
         """
+        self._refuse_copies()
         counted = self._admission.counts(packet)
         with self._lock:  # threads may share a shuffler
             if counted is not None and counted.packet_id in self._register:
                 self.repeated += 1
                 return False
-            if counted is None or (self._admit is not None and not self._admit(token)):
+            if counted is None or not self._admitted(token):
                 self.rejected += 1
                 return False
-            self._register.add(counted.packet_id)
+            if not self._register.add(counted.packet_id):  # another one with the same file was faster
+                self.repeated += 1
+                return False
             self._tally.include(counted.tally)
             self._n_users += 1
             self._secret = self._secret and counted.secret
@@ -239,6 +241,7 @@ class Shuffler:
         Several releases are fine, each for enough users: nobody is in two of them. The register knows of a release
         before it is returned, so that an interruption cannot repeat it.
         """
+        self._refuse_copies()
         with self._lock:
             refuse_too_few(self._n_users, self._request, self.rejected, self.repeated)
             (release_id,) = new_ids(1, self._stream)
@@ -250,6 +253,24 @@ class Shuffler:
             )
             self._forget()
             return packet
+
+    def _admitted(self, token: bytes | None) -> bool:
+        self._require_asking()
+        return self._admit is None or self._admit(token)
+
+    def _require_asking(self) -> None:
+        if self._admit is None and self._register.issues_tokens:
+            raise InvalidInputError(
+                "the register has issued tokens, and nobody asks for them; give admit=register.spend, or a register"
+                " that has issued none."
+            )
+
+    def _refuse_copies(self) -> None:
+        if process_identity() != self._process:
+            raise InvalidInputError("this process is a copy of the one that began to shuffle; go on in that one.")
+
+    def __reduce__(self) -> NoReturn:
+        raise InvalidInputError("a shuffler cannot be copied or pickled: two would release the same reports.")
 
     def _forget(self) -> None:
         """Nobody has sent anything since the last release."""
@@ -305,11 +326,13 @@ class Analyzer:
             raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
         require_integer("users", n_users, low=0, high=10**12)
         for counts in (tally.ones, tally.zeros):
-            if counts.dtype.kind not in "iu" or int(counts.min()) < 0:
-                raise InvalidInputError("counts must be whole numbers and not negative; count the messages again.")
+            if counts.dtype.kind not in "iu" or not 0 <= int(counts.min()) <= int(counts.max()) <= MOST_COUNTED:
+                raise InvalidInputError(
+                    f"counts must be whole numbers from 0 to {MOST_COUNTED}; count the messages again."
+                )
         self.tally += Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
         self.n_users += n_users
-        self.secret = self.secret and secret
+        self.secret = self.secret and (secret or not n_users)
         self.releases |= named
 
     def merge(self, other: Analyzer) -> None:

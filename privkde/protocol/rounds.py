@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import wraps
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,8 +145,25 @@ class Terms:
         return announcement
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _one_at_a_time(step: Callable[Concatenate[Collection, P], T]) -> Callable[Concatenate[Collection, P], T]:
+    """A step of a collection that waits for those of other threads, and is refused in a copy of the process."""
+
+    @wraps(step)
+    def alone(collection: Collection, /, *args: P.args, **named: P.kwargs) -> T:
+        if process_identity() != collection._process:
+            raise InvalidInputError("this process is a copy of the one that began the collection; go on in that one.")
+        with collection._stepping:
+            return step(collection, *args, **named)
+
+    return alone
+
+
 class Collection:
-    """One collection from its first user to its published model."""
+    """One collection from its first user to its published model. Threads may share it."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -157,13 +176,15 @@ class Collection:
         """Separate labels that are drawn here: the use of a charge that was taken for them."""
         self.answers_use: Use | None = None
         """Answers that are kept in a folder: the use of a charge that was taken for them."""
-        self._process = process_identity()
+        self._process, self._stepping = process_identity(), threading.RLock()
 
+    @_one_at_a_time
     def begin_labels(self, budget: Account) -> None:
         """Charge for separate labels before they are drawn. They are drawn once for a charge, whatever follows."""
         self._require(Round.ENROLLMENT)
         self.label_use = budget.begin_labels(self)
 
+    @_one_at_a_time
     def enroll(self, n_users: int) -> None:
         """Users opt in without reporting a label."""
         self._require(Round.ENROLLMENT)
@@ -171,6 +192,7 @@ class Collection:
             raise WrongRoundError("in this collection users enroll by reporting a label; use enroll_labels.")
         self.enrolled += require_integer("users", n_users, low=0, high=10**9)
 
+    @_one_at_a_time
     def enroll_labels(self, reported: NDArray[np.integer]) -> None:
         """Users opt in with their randomized label, as a class number."""
         self._require(Round.ENROLLMENT)
@@ -183,6 +205,7 @@ class Collection:
             raise InvalidInputError(f"a reported label is not one of the {n_classes} classes, 0 to {n_classes - 1}.")
         self.enrolled += np.bincount(numbers.astype(np.int64), minlength=n_classes)
 
+    @_one_at_a_time
     def fix_plan(self, fixed: Plan | None = None, progress: Progress | None = None) -> tuple[Announcement, ...]:
         """Close enrollment, plan for the public counts, and announce the plans.
 
@@ -261,6 +284,7 @@ class Collection:
             raise type(error)(text) from error
         warnings.warn(f"excluded: {text}", ExcludedClassWarning, stacklevel=4)
 
+    @_one_at_a_time
     def count(self, position: int, analyzer: Analyzer) -> None:
         """Add what was counted for the group at this position among the released ones."""
         self._require(Round.COLLECTION)
@@ -274,13 +298,14 @@ class Collection:
         mine.merge(analyzer)
 
     def identity(self) -> str:
-        """Names the collection: 16 hexadecimal digits; without groups those in its packets, once its plan is fixed."""
+        """Names the collection: 64 hexadecimal digits; without groups those in its packets, once its plan is fixed."""
         if not self.terms.separate:
             return self.analyzers[0].announcement.collection().hex()
         public = [dict(self.terms.request), list(map(str, self.terms.labels)), self.terms.label_epsilon]
         text = json.dumps([*public, self.terms.public_seed], sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode()).hexdigest()
 
+    @_one_at_a_time
     def publish(self, *, private: bool, budget: Account | None = None) -> DensityModel:
         """Close the collection and publish the sums; refused (and still open) if too few users took part.
 
@@ -306,7 +331,7 @@ class Collection:
             basis=self.terms.basis,
         )
         if budget is not None:
-            budget.pay(self, private=private)
+            budget.pay(self, model)
         self.round = Round.PUBLICATION
         return model
 
@@ -322,7 +347,5 @@ class Collection:
         raise InvalidInputError("a collection cannot be copied or pickled: what is charged is published once.")
 
     def _require(self, needed: Round) -> None:
-        if process_identity() != self._process:
-            raise InvalidInputError("this process is a copy of the one that began the collection; go on in that one.")
         if self.round is not needed:
             raise WrongRoundError(f"this belongs to the {needed} round; the collection is in the {self.round} round.")

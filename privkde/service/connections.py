@@ -1,7 +1,9 @@
 """Connections of the server: limited in number, for each client too, and closed if nothing arrives or is taken.
 
 Uvicorn has no limit of its own for the time in which a request must arrive, and its limit of connections counts idle
-ones, so that whoever opens enough of them shuts everybody else out.
+ones, so that whoever opens enough of them shuts everybody else out. It reads heads and bodies in the same thread that
+answers everybody: so a head has a limited number of lines, and a body may not come in chunks, which could be of one
+byte each.
 """
 
 from __future__ import annotations
@@ -9,13 +11,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from privkde.service.clients import network_of
-from privkde.service.problems import TOO_MANY, Problem
+from privkde.service.problems import LONG_HEAD, NO_LENGTH, TOO_MANY, Kind, Problem
 from privkde.service.settings import Settings
+
+READ_AT_ONCE = 1 << 10
+"""Bytes that are read before a head is looked at."""
+MOST_LINES = 100
+"""Lines of a head; browsers behind proxies send less than half as many."""
 
 
 class Connection(H11Protocol):
@@ -31,6 +40,7 @@ class Connection(H11Protocol):
         self._leaving: asyncio.TimerHandle | None = None
         self.network = ""
         self.waits_since = 0.0
+        self._lines, self._before = 0, b""
 
     @property
     def waits(self) -> bool:
@@ -53,12 +63,41 @@ class Connection(H11Protocol):
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        """Parts of a head do not stop its clock; a whole head does."""
-        super().data_received(data)
+        """Parts of a head do not stop its clock; a whole head does. What a request may not have closes it."""
+        for at in range(0, len(data), READ_AT_ONCE):
+            part = data[at : at + READ_AT_ONCE]
+            self._count_lines(part)
+            if self._lines > MOST_LINES:
+                self._refuse("a head has too many lines; send fewer headers.", LONG_HEAD)
+            else:
+                super().data_received(part)
+            self._refuse_costly()
+            if self.transport.is_closing():
+                return
         if not self.waits:
             self._stop_clock()
-        elif self._arriving is None and not self.transport.is_closing():
+        elif self._arriving is None:
             self._expect_head()
+
+    def _count_lines(self, part: bytes) -> None:
+        """Lines of a head that is still arriving; a body that follows in the same part has others."""
+        if not self.waits:
+            self._lines, self._before = 0, b""
+            return
+        head, _, _ = (self._before + part).partition(b"\r\n\r\n")
+        self._lines += head.count(b"\n") - self._before.count(b"\n")
+        self._before = part[-3:]
+
+    def _refuse_costly(self) -> None:
+        """Refuse a body that comes in chunks, and requests that follow before the last one was answered."""
+        if self.waits or self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.DONE:
+            following, _ = self.conn.trailing_data
+            if following.count(b"\n") > MOST_LINES:
+                self._refuse("requests follow before the last one was answered; wait for its answer.", TOO_MANY)
+        elif any(name == b"transfer-encoding" for name, _ in self.headers):
+            self._refuse("a body must come with its length (Content-Length), not in chunks.", NO_LENGTH)
 
     def on_response_complete(self) -> None:
         """From now on it waits; Uvicorn closes it if nothing at all arrives."""
@@ -93,10 +132,10 @@ class Connection(H11Protocol):
             self._arriving.cancel()
             self._arriving = None
 
-    def _refuse(self, detail: str) -> None:
+    def _refuse(self, detail: str, kind: Kind = TOO_MANY) -> None:
         """Answer without having been asked, and close: the client reads it as the answer to what it sends."""
-        answer = Problem(TOO_MANY, detail).response()
-        lines = [b"HTTP/1.1 429 Too Many Requests", b"connection: close"]
+        answer = Problem(kind, detail).response()
+        lines = [f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}".encode(), b"connection: close"]
         lines += [name + b": " + value for name, value in answer.raw_headers]
         self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
         self.connections.discard(self)

@@ -54,10 +54,12 @@ EXCEEDED = Kind(409, "budget-exceeded", "The budget would be exceeded")
 USED_UP = Kind(409, "schedule-used-up", "All times of the schedule are used")
 KEY_REUSED = Kind(409, "key-reused", "The idempotency key belongs to another charge")
 TIMEOUT = Kind(408, "timeout", "The request took too long to arrive")
+NO_LENGTH = Kind(411, "no-length", "The request must say how long it is")
 TOO_LARGE = Kind(413, "too-large", "The request is too large")
 MEDIA = Kind(415, "unsupported-media-type", "The request must be application/json")
 MISDIRECTED = Kind(421, "misdirected", "The service is not known by this name")
 TOO_MANY = Kind(429, "too-many", "This client asks for too much at once")
+LONG_HEAD = Kind(431, "long-head", "The request has too many headers")
 INTERNAL = Kind(500, "internal", "A mistake of the service")
 BUSY = Kind(503, "busy", "The service is busy")
 UNAVAILABLE = Kind(503, "ledger-unavailable", "The ledger cannot be used now")
@@ -66,8 +68,8 @@ TOO_SLOW = Kind(504, "too-slow", "The work took too long and was stopped")
 
 KINDS = (
     MALFORMED, UNAUTHORIZED, NOT_FOUND, UNKNOWN_BUDGET, NO_METHOD, EXISTS, EXCEEDED, USED_UP, KEY_REUSED, TIMEOUT,
-    TOO_LARGE, MEDIA,
-    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, TOO_MANY, INTERNAL, BUSY, UNAVAILABLE, ALTERED, TOO_SLOW,
+    NO_LENGTH, TOO_LARGE, MEDIA,
+    MISDIRECTED, INVALID, INFEASIBLE, UNLIKE, TOO_MANY, LONG_HEAD, INTERNAL, BUSY, UNAVAILABLE, ALTERED, TOO_SLOW,
 )  # fmt: skip
 BY_NAME = {kind.name: kind for kind in KINDS}
 

@@ -35,6 +35,19 @@ def require_writable(path: Path) -> None:
         raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
     if path.is_dir():
         raise InvalidInputError(f"path {str(path)!r} is a folder; name a file inside it.")
+    try:
+        probe = _temporary(path)
+        probe.touch(exist_ok=False)
+        probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidInputError(
+            f"folder {str(path.parent)!r} takes no new files ({error.strerror}); choose another path."
+        ) from error
+
+
+def _temporary(path: Path) -> Path:
+    """A new name beside `path`."""
+    return path.parent / f"{TEMPORARY}{secrets.token_hex(8)}{path.suffix}"
 
 
 @contextmanager
@@ -45,16 +58,26 @@ def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
     leaves its temporary file.
     """
     require_writable(path)
-    temporary = path.parent / f"{TEMPORARY}{secrets.token_hex(8)}{path.suffix}"
+    temporary = _temporary(path)
     temporary.touch(exist_ok=False)
     try:
         yield temporary
+        _put(temporary, path, once=once)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, *, once: bool) -> None:
+    try:
         if once:
             os.link(temporary, path)
         else:
             os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    except FileNotFoundError as error:
+        raise InvalidInputError(
+            f"what was to become {str(path)!r} was deleted before it was whole: does another process work in its"
+            " folder? Wait until that has ended, and repeat the command."
+        ) from error
 
 
 def write_text(path: Path, text: str, *, once: bool = False) -> None:

@@ -13,6 +13,7 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
 from accounting import InvalidInputError, Plan, PlanRequest, PrivkdeError
+from accounting.composition import LADDER
 from accounting.releases.composing import joint_profile
 from accounting.releases.release import plan_parts
 from tests.plans import plan_for
@@ -114,6 +115,14 @@ def test_a_value_of_another_kind_is_refused_in_one_line(path: tuple[Any, ...], s
     with pytest.raises(InvalidInputError) as caught:
         Plan.from_json(document)
     assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("accountant", sorted(set(LADDER) - {"basic", "paper"}))
+def test_a_rung_that_cannot_account_for_the_protocol_is_refused(accountant: str) -> None:
+    """A regression: δ = 0 of `pure` under advanced composition ended in a division by zero."""
+    plan = plan_for(users=50, dim=2, repetitions=2, kernel="gaussian", epsilon=20.0, delta=0.0, bitsum="pure")
+    with pytest.raises(InvalidInputError, match="only adding up ε keeps delta = 0"):
+        dataclasses.replace(plan, accountant=accountant).verify()
 
 
 def test_infinite_messages_are_no_plan() -> None:

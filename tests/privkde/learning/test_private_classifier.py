@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import softmax
 
-from accounting import Adjacency, InfeasibleError, InvalidInputError, View
+from accounting import Adjacency, InfeasibleError, InvalidInputError, PlanRequest, View
 from accounting.request import MOST_MESSAGES
 from privkde import PrivateClassifier, PrivateKDE, PrivateKDEClassifier
 from privkde.learning.private_classifier import FaintClassesWarning, WeakSignalWarning, weakness
@@ -284,6 +284,18 @@ def test_a_public_basis_cuts_messages_and_is_kept(tmp_path: Path) -> None:
         loaded.predict(X[:, :3])
     with pytest.raises(InvalidInputError, match=r"basis of shape \(3, 2\)"):
         classifier(basis=np.eye(3, 2)).fit(X, Y)
+
+
+def test_long_vectors_without_second_moments() -> None:
+    """A regression: the room that second moments would take was refused, for a model without them."""
+    wide = PlanRequest(users=1_000, dim=18_000, classes=2, epsilon=1.0, delta=1e-6, model="mean")
+    assert wide.record is not None
+    assert wide.record.n_coordinates == 2 * 18_000 + 2
+    chosen = PlanRequest(users=1_000, dim=18_000, classes=2, epsilon=1.0, delta=1e-6).model_choice()
+    assert chosen is not None
+    assert "model mean: second moments would take 162,045,002 messages" in chosen.reason
+    with pytest.raises(InfeasibleError, match="model='discriminant' takes 162,045,002 messages per user"):
+        PlanRequest(users=1_000, dim=18_000, classes=2, epsilon=1.0, delta=1e-6, model="discriminant").model_choice()
 
 
 def test_parameters_are_documented() -> None:

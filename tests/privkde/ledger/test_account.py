@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -28,9 +29,10 @@ from privkde.ledger import (
     ScheduleUsedUpError,
     UnknownBudgetError,
 )
+from privkde.ledger import account as account_module
 from privkde.protocol.label_round import randomize_labels
 from privkde.protocol.parties import Analyzer
-from privkde.protocol.rounds import Round
+from privkde.protocol.rounds import Round, WrongRoundError
 from privkde.storage.report_register import ReportRegister, register_beside
 from tests.plans import plan_for
 
@@ -158,7 +160,7 @@ def test_users_answer_once_for_what_is_paid_for(ledger: Ledger, tmp_path: Path, 
     for other in (through(new, public_seed=seed), PrivateKDE(**SHARED, engine=Untouched())):
         with pytest.raises(ScheduleUsedUpError, match="paid for 1 results"):
             other.fit(ROWS, budget=account)
-    assert not new.exists() or [path.name for path in (new / "0").iterdir()] == [NAME], "nobody answered"
+    assert sorted(path.name for path in (new / "0").iterdir()) == sorted([ANNOUNCEMENT, NAME]), "nobody answered"
     again = through(kept, public_seed="0" * 32).fit(ROWS, budget=account)  # their answers are there
     np.testing.assert_array_equal(first.model_.sums, again.model_.sums)
     assert (len(ledger.history("a")), len(ledger.uses("a")), counted(kept)) == (1, 1, USERS)
@@ -186,8 +188,8 @@ def test_answers_that_were_counted_and_deleted_are_not_given_again(ledger: Ledge
     through(kept, public_seed="0" * 32).fit(ROWS, budget=account)
     for part in (kept / "0").glob("part-*"):
         part.unlink()
-    for budget in (account, None):
-        with pytest.raises(InvalidInputError, match="were counted, and some are missing now"):
+    for budget, refused in ((account, "were counted, and some are missing now"), (None, "give the same budget")):
+        with pytest.raises(InvalidInputError, match=refused):
             through(kept, public_seed="0" * 32).fit(ROWS, budget=budget)
     assert list((kept / "0").glob("part-*")) == []
     assert counted(kept) == USERS
@@ -228,15 +230,77 @@ def test_what_is_refused_before_anybody_answers_costs_no_use(ledger: Ledger, tmp
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "notes.txt").touch()
     (tmp_path / "file").touch()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(LocalEngine, "_write_packets", Interrupted.play)
+        with pytest.raises(KeyboardInterrupt):
+            through(tmp_path / "begun", public_seed="0" * 32).fit(ROWS, budget=ledger.account("a", key="week 0"))
+    (use,) = ledger.uses("a")
     for folder, changes, told in (
         ("new", {"path": "aggregated"}, "use 'faithful'"),
         ("full", {}, "holds 'notes.txt'"),
         ("file", {}, "is not a folder"),
+        ("begun", {"public_seed": "1" * 32}, "holds answers to another announcement"),
+        ("begun", {"public_seed": "0" * 32, "bandwidth": 2.0}, "holds answers to another announcement"),
     ):
         with pytest.raises(InvalidInputError, match=told):
             through(tmp_path / folder, **changes).fit(ROWS, budget=account)
-    assert ledger.uses("a") == ()
+    assert ([charge.key for charge in ledger.history("a")], ledger.uses("a")) == (["week 0"], (use,))
     assert through(tmp_path / "new").fit(ROWS, budget=account).model_.private
+
+
+def test_separate_labels_that_cannot_be_kept_are_not_drawn_or_paid_for(ledger: Ledger, tmp_path: Path) -> None:
+    (tmp_path / "full" / "0").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    for name, path, told in (
+        ("new", "aggregated", "use 'faithful'"),
+        ("full", "faithful", "holds '0'"),
+        ("file", "faithful", "is not a folder"),
+    ):
+        files = ThroughFiles(engine=engine("local"), folder=tmp_path / name)
+        estimator = PrivateKDEClassifier(**SHARED, classes=(0, 1), path=path, engine=files)
+        with pytest.raises(InvalidInputError, match=told):
+            estimator.fit(ROWS, LABELS, budget=ledger.account("a"))
+    assert ledger.history("a") == ()
+
+
+def test_publishing_is_one_step_also_among_threads(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: while one result is paid for, a packet is counted, and another thread publishes for one charge."""
+    collection, account, refused = collected(planned(dropout=1)), ledger.account("a"), []
+    pay = Account.pay
+
+    def publish_again() -> None:
+        try:
+            collection.publish(private=True, budget=account)
+        except WrongRoundError as error:
+            refused.append(str(error))
+
+    other = threading.Thread(target=publish_again)
+
+    def paid(self: Account, *given: Any) -> Any:
+        if not other.ident:
+            other.start()
+            other.join(0.3)  # it waits for its turn
+            collection.analyzers[0].add(Tally(np.ones(2, np.int64), np.zeros(2, np.int64)), 1, secret=True)
+        return pay(self, *given)
+
+    monkeypatch.setattr(Account, "pay", paid)
+    model = collection.publish(private=True, budget=account)
+    other.join()
+    assert refused == ["this belongs to the collection round; the collection is in the publication round."]
+    (use,) = ledger.uses("a")
+    assert use.key == account_module._outcome(collection, model), "of what was published, and not of what came later"
+    assert model.n_users == (USERS,)
+
+
+def test_results_are_listed_under_names_that_no_charge_has(ledger: Ledger) -> None:
+    """A regression: the result of use "b" of schedule "a" was taken for a use of the charge "b"."""
+    release = Release.of_plan("k", planned())
+    for key in ("one", "two", "use"):
+        ledger.charge("a", release, key=key, plan_sha256=planned().sha256())
+    for key in ("one", "two"):
+        ledger.finish(ledger.use("a", key, key="use", plan_sha256=planned().sha256()), result=f"of {key}")
+    assert ledger.use("a", "use", key="mine", plan_sha256=planned().sha256()).number == 1
+    ledger.verify()
 
 
 def test_a_name_that_was_altered_is_refused(ledger: Ledger, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
 import sys
 from pathlib import Path
@@ -11,7 +13,8 @@ import pytest
 import sqlalchemy as sa
 
 from accounting import InvalidInputError, PrivkdeError
-from privkde.ledger import Ledger, LedgerUnavailableError, connecting, store
+from privkde.ledger import Ledger, LedgerAlteredError, LedgerUnavailableError, connecting, store
+from privkde.ledger.records import Charge
 from tests.privkde.ledger.charging import release
 from tests.privkde.postgres import Server
 
@@ -52,6 +55,46 @@ def test_a_file_is_kept_as_promised(tmp_path: Path) -> None:
     with Ledger.open(tmp_path / "ledger") as ledger, ledger._store.transaction() as rows:
         modes = [rows.connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
     assert modes == ["wal", 2]
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed", "linked"])
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+def test_a_file_that_is_replaced_while_it_is_open_is_found(tmp_path: Path, change: str, key: bytes | None) -> None:
+    """The attack: an old copy in its place. The open process went on with the file that had lost its name."""
+    path, small = tmp_path / "ledger", release(0.1)
+    with Ledger.open(path, key=key) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.backup(tmp_path / "old")
+        ledger.charge("a", small, key="one")
+        if change == "linked":
+            os.link(path, tmp_path / "other")
+        else:
+            for end in ("", "-wal", "-shm"):
+                Path(f"{path}{end}").unlink(missing_ok=True)
+        if change == "replaced":
+            shutil.copy(tmp_path / "old", path)
+        for use in (lambda: ledger.charge("a", small, key="two"), lambda: ledger.standing("a"), ledger.verify):
+            with pytest.raises(LedgerAlteredError, match="replaced, removed or given a second name"):
+                use()
+    if change == "linked":
+        for name in (path, tmp_path / "other"):
+            with pytest.raises(LedgerAlteredError, match="second name"):
+                Ledger.open(name, key=key)
+
+
+def test_a_file_that_is_replaced_during_a_charge_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, append = tmp_path / "ledger", store.Rows.add_charge
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.backup(tmp_path / "old")
+
+        def replaced(rows: store.Rows, charge: Charge) -> None:
+            append(rows, charge)
+            os.replace(tmp_path / "old", path)
+
+        monkeypatch.setattr(store.Rows, "add_charge", replaced)
+        with pytest.raises(LedgerAlteredError, match="may be lost"):
+            ledger.charge("a", release(0.1), key="one")
 
 
 def test_a_locked_file_is_told_of_and_reading_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

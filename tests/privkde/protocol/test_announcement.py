@@ -77,7 +77,7 @@ def test_groups_share_their_family_in_memory() -> None:
 def test_the_collections_name_is_a_digest_of_everything() -> None:
     first = announcement()
     canonical = json.dumps(first.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-    assert first.collection() == hashlib.sha256(canonical.encode()).digest()[:8]
+    assert first.collection() == hashlib.sha256(canonical.encode()).digest()
     others = [
         announcement(group="b"),
         announcement(bandwidth=1.5),
@@ -163,7 +163,7 @@ def test_junk_anywhere_is_refused_or_harmless(junk: Any) -> None:
             refused += 1
             continue
         assert changed.bitsum()
-        assert len(changed.collection()) == 8
+        assert len(changed.collection()) == 32
     assert refused > len(everywhere) // 4
 
 
@@ -314,7 +314,7 @@ def test_a_few_kilobytes_do_not_become_a_gigabyte(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Plan, "verify", verify)
 
     def received() -> None:
-        with pytest.raises(RefusedAnnouncementError, match=r"parameters=2\.68435e"):
+        with pytest.raises(RefusedAnnouncementError, match=r"parameters=268\d+ "):
             Announcement.received(document)
 
     assert peak(received) < MEGABYTE

@@ -19,8 +19,10 @@ from tests.privkde.packets import HEADER, START, Listed, read, read_packet, seal
 from tests.privkde.unplanned import announced, small_laws
 from tests.strategies import searched
 
-WIRE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1, most_messages=1000)
-DENSE = WireFormat(collection=b"eight by", n_instances=5, content_bits=1, most_messages=5, dense=True)
+WIRE = WireFormat(collection=b"thirty-two bytes of a collection", n_instances=5, content_bits=1, most_messages=1000)
+DENSE = WireFormat(
+    collection=b"thirty-two bytes of a collection", n_instances=5, content_bits=1, most_messages=5, dense=True
+)
 WIRES = {"sparse": WIRE, "dense": DENSE}
 Plain = tuple[int, list[int], list[int], bytes, bool]
 
@@ -45,7 +47,7 @@ def expected(wire: WireFormat, packet: bytes) -> Plain | None:
 
 def room(n_instances: int, content_bits: int, most_messages: int = 10**6) -> WireFormat:
     return WireFormat(
-        collection=bytes(8), n_instances=n_instances, content_bits=content_bits, most_messages=most_messages
+        collection=bytes(32), n_instances=n_instances, content_bits=content_bits, most_messages=most_messages
     )
 
 
@@ -103,7 +105,7 @@ def test_size_is_as_documented(n_instances: int, content_bits: int, count: int) 
 @pytest.mark.parametrize("n_users", [0, 1, 2, 3, 4, 7, 8, 255, 256, 10**9])
 @pytest.mark.parametrize("n_instances", [1, 5, 8, 1000])
 def test_a_dense_packet_has_as_many_bits_for_each_instance_as_a_count_needs(n_instances: int, n_users: int) -> None:
-    wire = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=1, most_messages=1, dense=True)
+    wire = WireFormat(collection=bytes(32), n_instances=n_instances, content_bits=1, most_messages=1, dense=True)
     bits = max(1, int(np.ceil(np.log2(n_users + 1))))
     ones = np.arange(n_instances) * 7919 % (n_users + 1)
     ones[-1] = n_users
@@ -119,7 +121,9 @@ def test_a_dense_packet_has_as_many_bits_for_each_instance_as_a_count_needs(n_in
 def test_no_dense_packet_is_longer_than_its_list(n_users: int) -> None:
     """⌈log₂(n + 1)⌉ ≤ n bits, and a message in a list has at least one."""
     for n_instances in (1, 2, 3, 16, 1000):
-        dense = WireFormat(collection=bytes(8), n_instances=n_instances, content_bits=1, most_messages=1000, dense=True)
+        dense = WireFormat(
+            collection=bytes(32), n_instances=n_instances, content_bits=1, most_messages=1000, dense=True
+        )
         ones = np.zeros(n_instances, np.int64)
         counted = Counted(n_users, Tally(ones, ones + n_users))
         assert len(dense.encode(counted)) <= len(room(n_instances, 1).encode(counted))
@@ -159,7 +163,7 @@ def test_real_chunks_leave_no_trace(count: int, n_instances: int, content_bits: 
     packet = wire.encode(Counted(7, tally), lambda length: permutation(length, ByteStream(bytes(32))))
     assert len(packet) == START + 4 + -(-count * wire.width // 8)
     assert plain(wire.counts(packet)) == plain(Counted(7, tally))
-    dense = WireFormat(collection=bytes(8), n_instances=count, content_bits=1, most_messages=1, dense=True)
+    dense = WireFormat(collection=bytes(32), n_instances=count, content_bits=1, most_messages=1, dense=True)
     ones = rng.integers(0, 8, count)
     counted = Counted(7, Tally(ones, 7 - ones))
     assert plain(dense.counts(dense.encode(counted))) == plain(counted)
@@ -230,7 +234,7 @@ def test_every_single_bit_flip_with_a_repaired_checksum_is_judged_like_the_twin(
         verdicts.append(judged(wire, packet) is not None)
     if form == "dense":
         users -= 1  # with four users a count of five is malformed
-    assert sum(verdicts[8 * 13 : 8 * 34]) == sum(verdicts[: 8 * START]) == 1 + 8 * 16 + users
+    assert sum(verdicts[8 * 37 : 8 * 58]) == sum(verdicts[: 8 * START]) == 1 + 8 * 16 + users
     assert 0 < sum(verdicts[8 * START :]) < 16
 
 
@@ -261,10 +265,10 @@ def test_random_bytes_are_no_packet(packet: bytes) -> None:
 def forged(  # every field of the header can be chosen
     *,
     magic: bytes = b"pk",
-    version: int = 3,
+    version: int = 4,
     form: int = 0,
     entry_width: int = 4,
-    collection: bytes = b"eight by",
+    collection: bytes = b"thirty-two bytes of a collection",
     draws: int = 1,
     n_users: int = 1,
     count: int = 2,
@@ -297,15 +301,16 @@ def test_forgery_is_otherwise_a_packet() -> None:
         (forged(magic=b"pq"), "begin"),
         (forged(version=0), "version"),
         (forged(version=1), "packets of version 1 have no report id"),
-        (forged(version=2), "those of version 2 no form"),
-        (forged(version=4), "version"),
+        (forged(version=2), "of 2 no form"),
+        (forged(version=3), "of 3 a short name"),
+        (forged(version=5), "version"),
         (forged(draws=2), "draws=2 is neither"),
         (forged(form=1), "another collection"),
         (forged(form=2), "another collection"),
         (forged(entry_width=3), "another collection"),
         (forged(entry_width=5), "another collection"),
         (forged(entry_width=0), "another collection"),
-        (forged(collection=b"eight bz"), "another collection"),
+        (forged(collection=b"thirty-two bytes of a collectioN"), "another collection"),
         (forged_counts(), "another collection"),
         (forged(count=1), "not zero"),
         (forged(count=1, content=b"\x11"), "not zero"),
@@ -449,7 +454,7 @@ def test_the_longest_packet_of_a_user_is_taken_and_one_message_more_is_not() -> 
 def test_a_packet_is_refused_by_its_header_before_anything_is_unpacked() -> None:
     """16 million messages of one user in 2 MB, which used to become 400 MB; the checksum is right."""
     roomy = room(1, 0, most_messages=2**24)
-    bomb = sealed(HEADER.pack(b"pk", 3, 0, 1, bytes(8), 0, bytes(16), 1, 2**24) + bytes(2**21))
+    bomb = sealed(HEADER.pack(b"pk", 4, 0, 1, bytes(32), 0, bytes(16), 1, 2**24) + bytes(2**21))
     wire = room(1, 0, most_messages=2**24 - 1)
     assert peak(lambda: judged(wire, bomb)) < MEGABYTE / 8
     assert roomy.counts(bomb)[1].ones.tolist() == [2**24], "a packet, if the plan allows so many"
@@ -458,7 +463,10 @@ def test_a_packet_is_refused_by_its_header_before_anything_is_unpacked() -> None
 def test_a_dense_packet_is_refused_by_its_header_before_anything_is_unpacked() -> None:
     """16 million counts, and counts of a billion users, where one user has five."""
     for n_users, size, count in ((1, 1, 2**24), (10**9, 30, 2**20)):
-        bomb = sealed(HEADER.pack(b"pk", 3, 1, size, b"eight by", 0, bytes(16), n_users, count) + bytes(2**21))
+        bomb = sealed(
+            HEADER.pack(b"pk", 4, 1, size, b"thirty-two bytes of a collection", 0, bytes(16), n_users, count)
+            + bytes(2**21)
+        )
         assert peak(lambda packet=bomb: judged(DENSE, packet)) < MEGABYTE / 8  # type: ignore[misc]
         assert judged(DENSE, bomb) is None
 
@@ -468,7 +476,7 @@ def test_counting_takes_memory_for_the_counts_and_not_for_the_messages(n_instanc
     """A release of many users: 2 MB, of which pieces of 65,536 messages are unpacked."""
     wire = room(n_instances, content_bits, most_messages=100)
     count = 2**24 // wire.width
-    head = HEADER.pack(b"pk", 3, 0, wire.width, bytes(8), 0, bytes(16), count, count)
+    head = HEADER.pack(b"pk", 4, 0, wire.width, bytes(32), 0, bytes(16), count, count)
     packet = sealed(head + bytes(-(-count * wire.width // 8)))
     assert peak(lambda: wire.counts(packet)) < 6 * len(packet)
     assert wire.counts(packet)[0] == count

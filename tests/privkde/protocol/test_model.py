@@ -858,6 +858,72 @@ def test_plans_in_a_model_are_read_in_limited_time(tmp_path: Path, monkeypatch: 
     assert next(looks) == 4
 
 
+def joint_model(classes: int, dim: int = 1, *, labels: tuple[Any, ...] | None = None, **asked: Any) -> DensityModel:
+    """A model of joint labels with many classes or dimensions."""
+    request = {"repetitions": None, "kernel": "inner-product", "labels": "joint"} | asked
+    users = 40 + 2 * classes
+    public = announced(rr(users), dim=dim, classes=classes, **request)
+    return DensityModel(
+        announcements=(public,),
+        sums=np.zeros((1, public.n_instances)),
+        n_users=(users,),
+        contract=public.plan.contract,
+        private=True,
+        labels=labels or tuple(range(classes)),
+    )
+
+
+def test_labels_of_equal_hash_do_not_slow_a_model_down(tmp_path: Path) -> None:
+    """The attack: 825 kB of labels i·(2⁶¹ − 1), whose hashes are equal, took 11 s to compare."""
+    many = 20_000
+    model = joint_model(many, bound=1.0, padded=0)
+    model.save(tmp_path / "model")
+
+    def flood(document: dict[str, Any], _: dict[str, Any]) -> None:
+        document["labels"] = [number * (2**61 - 1) for number in range(1, many + 1)]
+
+    forged(tmp_path / "model", flood)
+    with pytest.raises(DamagedFileError, match="must fit in 64 bits"):
+        DensityModel.load(tmp_path / "model")
+    with pytest.raises(InvalidInputError, match="no two equal"):
+        replace(model, labels=(*range(many - 1), 0))
+
+
+def test_classes_that_have_a_density_are_found_in_one_pass() -> None:
+    """The attack: each of n classes was looked up among n labels; 10,000 classes took seconds for one query."""
+    compared = 0
+
+    class Watched(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = str.__hash__
+
+    many = 300
+    model = joint_model(many, bound=1.0, padded=0)
+    sums = np.zeros(model.sums.shape)
+    sums[0, -many:] = 1e6  # sizes that stand out
+    told = replace(model, sums=sums)
+    object.__setattr__(told, "labels", tuple(Watched(number) for number in range(many)))
+    compared = 0
+    assert len(told.feature_sums().sums) == len(told.classes) == many
+    assert compared < 10 * many
+
+
+def test_a_rule_for_long_vectors_takes_no_matrix(tmp_path: Path) -> None:
+    """The attack: 299 kB of model became 2.7 GB, an identity matrix."""
+    dim = 5_000
+    model = joint_model(2, dim, model="mean", moment_weight=0.0, padded=2 * dim + 2, bound=0.5)
+    assert peak(model.linear_rule) < 8 * MEGABYTE
+    rule = model.linear_rule()
+    assert rule is not None
+    assert rule.weights.shape == (2, dim)
+
+
 def test_a_few_kilobytes_of_a_rotated_record_are_refused_before_its_layout_is_drawn(tmp_path: Path) -> None:
     """The attack: a model of 10 kB for vectors of 4,460 dimensions, and 419 MB."""
     path = tmp_path / "model.npz"

@@ -1,7 +1,9 @@
 """The three parties: what the client sends, what the shuffler lets through, what the analyzer counts and publishes."""
 
+import copy
 import dataclasses
 import itertools
+import pickle
 import threading
 import time
 from collections import Counter
@@ -838,6 +840,7 @@ def test_counts_of_another_shape_are_refused(tally: Tally) -> None:
     [
         np.array([1, 1, -1, 1]),
         np.array([-(2**40)] * 4),
+        np.array([2**64 - 5] * 4, np.uint64),
         np.array([1.0, 1.0, 1.0, 1.0]),
         np.array([0.5, 1.0, 1.0, 1.0], np.float32),
         np.array([np.nan] * 4),
@@ -851,7 +854,7 @@ def test_counts_are_whole_and_not_negative(counts: NDArray[Any]) -> None:
     for announcement in (RR, SIGNED):
         analyzer = Analyzer(announcement)
         for tally in (Tally(counts, np.ones(4, np.int64)), Tally(np.ones(4, np.int64), counts)):
-            with pytest.raises(InvalidInputError, match="whole numbers and not negative"):
+            with pytest.raises(InvalidInputError, match="whole numbers from 0 to"):
                 analyzer.add(tally, 2)
         assert state(analyzer) == (0, [0] * 4, [0] * 4)
 
@@ -960,6 +963,51 @@ def test_a_client_that_draws_too_many_messages_sends_nothing(monkeypatch: pytest
         Randomizer(public, stream=stream()).packets(np.ones((2, 1)))
 
 
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_shuffler_is_not_copied(copied: Callable[[Shuffler], Any]) -> None:
+    """The attack: both release, one with a packet more, and the difference is that packet."""
+    with pytest.raises(InvalidInputError, match="two would release the same reports"):
+        copied(Shuffler(RR))
+
+
+def test_a_forked_shuffler_takes_and_releases_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffler = Shuffler(RR)
+    monkeypatch.setattr("privkde.protocol.parties.process_identity", lambda: (1, 1))
+    for step in (shuffler.release, lambda: shuffler.receive(b"")):
+        with pytest.raises(InvalidInputError, match="a copy of the one that began to shuffle"):
+            step()
+
+
+def test_two_shufflers_on_one_file_take_a_report_once(tmp_path: Path) -> None:
+    """One releases it while the other, which looked before, is about to take it."""
+    packets = Randomizer(RR).packets(np.zeros((RR.least_packets, 1)))
+    with (
+        ReportRegister(RR.collection(), tmp_path / "reports") as one,
+        ReportRegister(RR.collection(), tmp_path / "reports") as other,
+    ):
+        first, second = Shuffler(RR, register=one), Shuffler(RR, register=other)
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ReportRegister, "__contains__", lambda *_: False)
+            assert all(first.receive(packet) for packet in packets)
+            first.release()
+            assert not second.receive(packets[0])
+        assert (second.repeated, second.rejected) == (1, 0)
+
+
+def test_tokens_that_are_issued_later_are_asked_for_as_well(tmp_path: Path) -> None:
+    with ReportRegister(RR.collection(), tmp_path / "reports") as register:
+        shuffler = Shuffler(RR, register=register)
+        register.issue()
+        with pytest.raises(InvalidInputError, match="nobody asks for them"):
+            shuffler.receive(Randomizer(RR).packets(np.zeros((1, 1)))[0])
+
+
+def test_nobody_spoils_no_mark() -> None:
+    analyzer = Analyzer(RR)
+    analyzer.add(Tally.nothing((4,)), 0, secret=False)
+    assert analyzer.secret
+
+
 def test_a_shuffler_holds_counts_and_no_packets() -> None:
     """Of a hundred packets less than what one of them is unpacked to; of refused ones nothing."""
     public = announced(small_laws(2)["poisson"], repetitions=1)
@@ -969,7 +1017,7 @@ def test_a_shuffler_holds_counts_and_no_packets() -> None:
     shuffler = Shuffler(public, stream=stream())
     shuffler._wire = shuffler._admission._wire = wire
     shuffler.receive(full)
-    reports = [full[:14] + number.to_bytes(16, "big") + full[30:-4] for number in range(1, 101)]
+    reports = [full[:38] + number.to_bytes(16, "big") + full[54:-4] for number in range(1, 101)]
 
     def hold() -> None:
         for number, report in enumerate(reports):

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from privkde.service import Settings
 from privkde.service.connections import Connection
-from privkde.service.problems import MEDIA_TYPE, TOO_MANY
+from privkde.service.problems import LONG_HEAD, MEDIA_TYPE, NO_LENGTH, TOO_MANY
 
 HONEST, ATTACKER, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -102,6 +102,41 @@ def require_refusal(got: bytes) -> None:
     assert head.startswith(b"HTTP/1.1 429 ")
     assert f"content-type: {MEDIA_TYPE}".encode() in head
     assert json.loads(body)["type"] == TOO_MANY.uri
+
+
+def refused(sent: bytes) -> dict[str, Any]:
+    """The problem that the server answers to these bytes, after which it closes the connection."""
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(sent)
+        head, _, body = rest(connection).partition(b"\r\n\r\n")
+    problem: dict[str, Any] = json.loads(body)
+    assert head.startswith(f"HTTP/1.1 {problem['status']} ".encode())
+    return problem
+
+
+def test_a_body_in_tiny_chunks_is_refused_by_its_head() -> None:
+    """The attack: one connection sends a body byte by byte in chunks, and the server does nothing else."""
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert refused(head + b"1\r\n \r\n" * 10_000)["type"] == NO_LENGTH.uri
+
+
+def test_a_head_of_very_many_lines_is_refused() -> None:
+    many = b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 5_000 + b"\r\n"
+    assert refused(many)["type"] == LONG_HEAD.uri
+    assert refused(REQUEST % b"late" + many)["type"] == TOO_MANY.uri
+
+
+def test_what_browsers_send_is_answered() -> None:
+    """A long head, a body of very many lines, and one request after the other, in parts of any length."""
+    body = b"[\n" * 4_000
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"v" * 90) for i in range(60))
+    request = head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        for length in (len(request), 1000, 1024, len(head) + 20):
+            for at in range(0, len(request), length):
+                connection.sendall(request[at : at + length])
+            require_answer(rest(connection, until=b"answered"))
 
 
 @linux
