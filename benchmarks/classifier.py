@@ -2,7 +2,7 @@
 
 python -m benchmarks.classifier --data A.npz B.npz                the table, for five ε
 python -m benchmarks.classifier --data A.npz --output FILE.json   also every number, unrounded, and its origin; a
-                                                                  file that is there keeps its other data sets
+                                                                  file that is there keeps other data sets and ε
 python -m benchmarks.classifier --data A.npz --weak               sets with weak, unequal classes, made from the data
 
 A data set is an .npz archive with X_train, y_train, X_test and y_test; vectors are brought to norm 1. (ε, δ) is the
@@ -232,7 +232,15 @@ def main() -> None:
             "distance between means": data.distance(),
         }
         origin = about("python -m benchmarks.classifier", sys.argv[1:], time.monotonic() - start)
-        found[data.name] = {"data": data.name, **facts, "without privacy": exact, "rows": rows, "about": origin}
+        before = found.get(data.name, {"rows": [], "about": []})
+        every = {row["epsilon"]: row for row in (*before["rows"], *rows)}
+        found[data.name] = {
+            "data": data.name,
+            **facts,
+            "without privacy": exact,
+            "rows": [every[epsilon] for epsilon in sorted(every)],
+            "about": [*before["about"], origin],
+        }
         shown = Table(
             "ε", "model", "bytes", "accuracy, %", "central, %", "the paper's, %",
             title=f"{data.name}: {facts}",

@@ -257,10 +257,13 @@ class TestModel:
 
 
 def test_a_packaged_model_that_was_altered_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing of the package runs before that, not even its first line."""
     (tmp_path / "model" / "1_Pooling").mkdir(parents=True)
+    (tmp_path / "__init__.py").write_text("raise AssertionError('it ran')", encoding="utf-8")
     weights = tmp_path / "model" / "1_Pooling" / "weights"
     weights.write_bytes(b"published")
-    monkeypatch.setattr(embedding, "files", lambda _: tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path.parent))
+    monkeypatch.setattr(embedding, "MODEL_PACKAGE", tmp_path.name)
     monkeypatch.setattr(embedding, "MODEL_SHA256", embedding.model_sha256(tmp_path / "model"))
     assert embedding._packaged_model() == tmp_path / "model"
     weights.write_bytes(b"publishes")

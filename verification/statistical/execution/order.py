@@ -34,8 +34,8 @@ LARGE_MARKED = 1 << 15
 """Messages of each of them in a large release; a power of two."""
 EXCHANGES = 200
 """Pairs of releases with equal counts."""
-_HEADER = struct.Struct("<2sBBB8sB16sIQ")
-_ID = slice(14, 30)
+_HEADER = struct.Struct("<2sBBB32sB16sIQ")
+_ID = slice(38, 54)
 
 
 @check("shuffler-order", Layer.STATISTICAL, "messages leave the shuffler in a uniformly random order")
