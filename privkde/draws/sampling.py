@@ -28,7 +28,9 @@ WORD = 64
 FLOAT_MARGIN = 2.0**-50
 """Twice the largest error of a float64 comparison between U and a threshold (docs/proofs/sampling.md, Lemma 2)."""
 
-_AT_ONCE = 1 << 16  # bits, or keys of a permutation, that are decided together: they stay in a core's cache
+BITS_AT_ONCE = 1 << 18
+"""Bits that are decided together: enough to be worth the calls, few enough for a core's cache."""
+_AT_ONCE = 1 << 16  # keys of a permutation that are drawn or compared together
 ROWS_PER_BYTE = 255
 """The largest number of 0/1 rows whose sums fit into a byte."""
 
@@ -60,8 +62,8 @@ def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: float = 
         raise InvalidInputError(f"scaled features of type {scaled.dtype} were given; cast them to float32 first.")
     entries, first = np.ravel(scaled), stream.take(scaled.size)
     bits, undecided = np.empty(scaled.size, np.bool_), []
-    for at in range(0, scaled.size, _AT_ONCE):
-        part = slice(at, at + _AT_ONCE)
+    for at in range(0, scaled.size, BITS_AT_ONCE):
+        part = slice(at, at + BITS_AT_ONCE)
         undecided.append(at + _decide_bits(entries[part], first[part], flip, out=bits[part]))
     if undecided:
         left = np.concatenate(undecided)

@@ -152,7 +152,7 @@ def test_every_entry_of_a_block_is_decided_by_its_own_feature(byte: int) -> None
 
 def test_entries_of_a_large_block_keep_their_places() -> None:
     """More than are decided together, and not a multiple of that."""
-    scaled = np.random.default_rng(5).uniform(-1, 1, (3, 70_001)).astype(np.float32)
+    scaled = np.random.default_rng(5).uniform(-1, 1, (3, 170_001)).astype(np.float32)
     ones = 0.5 + 0.4 * scaled.astype(np.float64)
     assert np.abs(ones - 100 / 255).min() > 1e-9
     assert np.array_equal(bernoulli(scaled, Script(b"", filler=100), flip=0.1), ones > 100 / 255)
