@@ -75,11 +75,7 @@ def chosen_model(
             reason = f"model mean: the noise of second moments would be {blur:.2g} times their mean eigenvalue"
         elif model == AUTO:
             model = DISCRIMINANT
-            left = whole.noise_of_moments(_noise(whole, sigma), n_users)
-            reason = (
-                f"model discriminant: second moments cost {'little' if weighty else 'nothing'}; their noise is about"
-                f" {left:.2g} times their mean eigenvalue"
-            )
+            reason = f"model discriminant: second moments cost {'little' if weighty else 'nothing'}"
         vector = whole if model == DISCRIMINANT else vector
     padded = padded_length(vector, n_users, _noise(vector, sigma), most)
     return ModelChoice(model=model, vector=dataclasses.replace(vector, padded=padded), reason=reason)

@@ -42,7 +42,14 @@ class Goal:
     """What a solution must meet."""
 
     target_error: Annotated[
-        float | None, Rule("largest error of the density that will do", 0, 10, above_low=True, unset="none")
+        float | None,
+        Rule(
+            "largest error that will do, of the density unless measure says another",
+            0,
+            10,
+            above_low=True,
+            unset="none",
+        ),
     ] = None
     max_messages: Annotated[
         float | None, Rule("most messages per user that will do", 0, 1e15, above_low=True, unset="none")
@@ -158,7 +165,7 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     Args:
         unknown: what to find the smallest value of, or the largest number of releases; leave it out of the other names
             (messages: repetitions are free and, with bitsum auto, so is the protocol)
-        target_error: largest error of the density that will do
+        target_error: largest error that will do, of the density unless measure says another
         max_messages: most messages per user that will do
         measure: which error target_error limits (bound: that of Theorem 3.2; mean: the norm of the noise of a class
             mean, where vectors have norm 1)

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from accounting import InvalidInputError
 from privkde.cli.fit_command import add_collection_options, fit_from_file
-from privkde.cli.ledger_options import add_paying_options, paying
+from privkde.cli.ledger_options import add_paying_options, ledger_file, paying
 from privkde.cli.parsing import whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
 from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
-from privkde.storage.files import require_writable
+from privkde.storage.files import require_apart, require_writable
 from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES
 from privkde.storage.report_register import ReportRegister, register_beside
@@ -118,6 +118,7 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     if parsed.output is None and parsed.counts is None:
         raise InvalidInputError("nothing would be kept; add --counts FILE, -o MODEL, or both.")
     reports = parsed.reports or register_beside(parsed.announcement)
+    require_apart([parsed.output, parsed.counts, reports], [parsed.announcement, ledger_file(parsed)])
     for target in (parsed.output, parsed.counts, reports):
         if target is not None:
             require_writable(target)
@@ -135,7 +136,6 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
             )
         if collection is not None and account is not None:
             account.require_private(analyzer.secret)
-            account.charge(collection)
         if collection is not None:
             collection.count(0, analyzer)
             model = collection.publish(private=True, budget=account)  # as the packets say; there are no other draws
@@ -153,6 +153,11 @@ def _collection(announcement: Announcement) -> Collection:
         raise InvalidInputError(
             "the announcement is for one class, or for classes whose names it does not hold; keep --counts of each,"
             " and publish with privkde.protocol.rounds.Collection."
+        )
+    if announcement.basis_sha256 is not None:
+        raise InvalidInputError(
+            "the announcement names a basis, which a model holds and this command does not have; keep --counts, and"
+            " publish with privkde.protocol.rounds.Collection and Terms(basis=…)."
         )
     planned = {name: value for name, value in request.to_json().items() if name not in ("users", "classes")}
     collection = Collection(

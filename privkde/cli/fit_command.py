@@ -20,7 +20,7 @@ from accounting import InvalidInputError, Plan
 from accounting.errors import printable
 from accounting.registry import AUTO
 from accounting.request import MODEL_CHOICES
-from privkde.cli.ledger_options import add_paying_options, paying
+from privkde.cli.ledger_options import add_paying_options, ledger_file, paying
 from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import prediction_table, terms_table
@@ -33,7 +33,7 @@ from privkde.protocol.inputs import OUTSIDE, Rows
 from privkde.protocol.model import RULES, DensityModel, require_queries
 from privkde.protocol.rounds import SMALL_CLASSES
 from privkde.storage.datasets import holds, read_array, read_vectors, write_arrays
-from privkde.storage.files import require_writable, whole_file
+from privkde.storage.files import require_apart, require_writable, whole_file
 
 if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
     from privkde.learning.estimators import PrivateKDE, PrivateKDEClassifier
@@ -54,7 +54,7 @@ def add_fit(fit: argparse.ArgumentParser) -> None:
     classifier = fit.add_argument_group("with --epsilon")
     classifier.add_argument("--delta", type=real, metavar="X", help="δ of the same promise (default: 1e-6)")
     classifier.add_argument("--model", metavar="NAME", help=f"one of {', '.join(MODEL_CHOICES)} (default: {AUTO})")
-    classifier.add_argument("--max-messages", type=real, metavar="N", help="most messages of a user")
+    classifier.add_argument("--max-messages", type=real, metavar="N", help="most messages of a user (default: 400,000)")
     classifier.add_argument("--label-epsilon", type=real, metavar="X", help="part of ε for separate labels")
     classifier.add_argument(
         "--separate-labels",
@@ -131,6 +131,7 @@ def _add_arrays(parser: argparse._ActionsContainer, *, vectors: str, labels: str
 
 def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -> None:
     """Collect from one user per row of a file and publish a model; without an engine, in this process."""
+    require_apart([parsed.output], [parsed.data, parsed.plan, parsed.basis, ledger_file(parsed)])
     require_writable(parsed.output)
     plan = None if parsed.plan is None else _checked_plan(parsed)
     vectors = read_vectors(parsed.data, parsed.vectors)

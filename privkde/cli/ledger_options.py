@@ -55,6 +55,11 @@ def ledger_key(path: Path | None) -> bytes | None:
     return os.environ.get(KEY_VARIABLE, "").encode() or None
 
 
+def ledger_file(parsed: argparse.Namespace) -> Path | None:
+    """The file of the ledger that pays, if it is one."""
+    return None if parsed.budget is None or "://" in parsed.ledger else Path(parsed.ledger)
+
+
 def open_ledger(parsed: argparse.Namespace, *, create: bool = False) -> Ledger:
     """The ledger that the options name."""
     return Ledger.open(parsed.ledger, create=create, key=ledger_key(parsed.ledger_key))

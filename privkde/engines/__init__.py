@@ -18,7 +18,7 @@ from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, PartialCounts, released
 from privkde.protocol.parties import Analyzer, register_of
-from privkde.storage.files import write_text
+from privkde.storage.files import require_writable, write_text
 from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES, part_name, require_answers
 from privkde.storage.report_register import ReportRegister, register_beside
@@ -159,9 +159,10 @@ class ThroughFiles:
         folder = self._place(announcement.group)
         if (folder / NAME).exists() and folder not in self._charged:
             raise InvalidInputError(
-                f"a budget has paid for the answers in folder {str(folder)!r}; give the same budget, or take an empty"
+                f"the answers in folder {str(folder)!r} are charged to a budget; give the same budget, or take an empty"
                 " folder."
             )
+        self._charged.discard(folder)  # for one run
         folder.mkdir(parents=True, exist_ok=True)
         announce_once(folder, announcement)
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
@@ -207,8 +208,16 @@ class ThroughFiles:
     def require_empty(self, path: str) -> None:
         """Refuse what could not take the answers of separate labels, before labels are charged for and drawn."""
         _require_faithful(path)
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidInputError(f"{str(self.folder)!r} is not a folder; choose another one.")
+        try:
+            if self.folder.exists() and not self.folder.is_dir():
+                raise InvalidInputError(f"{str(self.folder)!r} is not a folder; choose another one.")
+            require_writable(next(one for one in (self.folder, *self.folder.parents) if one.exists()) / ANNOUNCEMENT)
+        except OSError as error:
+            raise InvalidInputError(
+                f"folder {str(self.folder)!r} cannot be made ({error.strerror}); choose another one."
+            ) from error
+        if self._groups:
+            raise InvalidInputError("another collection is in this folder; users answer only once: take another one.")
         self._refuse_others(separate=True)
 
     def public_seed(self) -> str | None:

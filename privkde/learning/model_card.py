@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 
 from accounting import Adjacency, View
-from accounting.classifier_model import DENSITY
+from accounting.classifier_model import DENSITY, DISCRIMINANT
 from accounting.errors import printable
 from privkde.protocol.linear_rule import LinearRule
 from privkde.protocol.model import DensityModel
@@ -34,7 +34,7 @@ class ModelCard:
         byte = plan.bits_per_user / 8.0
         lines = [("kernel", kernel), ("users", f"{sum(model.n_users):,}")]
         if model.labels:
-            lines = [("model", _why(rule, plan.reasons)), *lines, ("classes", _classes(model))]
+            lines = [("model", _why(rule, plan.reasons, linear)), *lines, ("classes", _classes(model))]
         if linear is not None:
             lines.append(("class means", _means(linear)))
         lines.append(("sent by a user", f"{plan.messages_per_user:,.0f} messages, about {_size(byte)}"))
@@ -73,8 +73,10 @@ def promise(model: DensityModel) -> str:
     return text if model.private else f"NOT PRIVATE, because draws were seeded; otherwise {text}"
 
 
-def _why(rule: str, reasons: Sequence[str]) -> str:
+def _why(rule: str, reasons: Sequence[str], linear: LinearRule | None) -> str:
     """The rule and, where the planner chose it, the reason."""
+    if rule == DISCRIMINANT and linear is not None and not linear.uses_moments:
+        return "discriminant, which predicts by the nearest mean here: class means are mostly noise"
     said = next((reason for reason in reasons if reason.startswith(f"model {rule}: ")), f"model {rule}")
     return said.removeprefix("model ")
 

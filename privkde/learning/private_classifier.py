@@ -15,12 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from accounting import InfeasibleError, InvalidInputError, Plan
-from accounting.classifier_model import DENSITY
+from accounting.classifier_model import DENSITY, TELLING_DEVIATIONS
 from accounting.registry import AUTO
 from accounting.request import JOINT
 from privkde.display.progress import tracked
 from privkde.draws.randomness import private_randomness
 from privkde.learning.labeled_estimator import LabeledEstimator
+from privkde.learning.model_card import SHOWN_CLASSES
 from privkde.learning.private_estimator import refuse_further, require_dimension
 from privkde.learning.ranking import Ranking
 from privkde.protocol.basis import on_basis, orthonormal
@@ -30,6 +31,10 @@ from privkde.protocol.rounds import Collection, ExcludedClassWarning
 
 if TYPE_CHECKING:
     from privkde.ledger import Account
+
+
+SHORT = 0.5
+"""Vectors of norms below this waste most of the signal: noise is as large as for norm 1."""
 
 
 class WeakSignalWarning(UserWarning):
@@ -112,7 +117,7 @@ class PrivateClassifier(LabeledEstimator):
     classes_ : array
         The classes that can be predicted.
     class_sizes_ : dict
-        Estimated users of each class, off by the noise that `summary` states.
+        Estimated users of each class, off by the noise that `summary` states; they need not add up to all users.
     model_ : DensityModel
         All that is published.
 
@@ -202,10 +207,12 @@ class PrivateClassifier(LabeledEstimator):
             warnings.warn(weakness(linear, self.model_.n_users[0]), WeakSignalWarning, stacklevel=3)
 
     def _tell_faint(self, faint: list[Any], linear: LinearRule | None) -> None:
-        size, error = self.class_sizes_[faint[0]], self.model_.size_deviation()
+        least = TELLING_DEVIATIONS * self.model_.size_deviation()
+        named = ", ".join(f"{label!r} ({self.class_sizes_[label]:.0f})" for label in faint[:SHOWN_CLASSES])
         text = (
-            f"class {faint[0]!r} ({len(faint)} such): its estimated size, {size:.0f} ± {error:.0f}, does not stand out"
-            " from its noise; raise epsilon or take more users"
+            f"classes do not stand out from the noise of their size, which takes {least:.0f} users: {named}"
+            f"{', …' if len(faint) > SHOWN_CLASSES else ''} ({len(faint)} of {len(self.model_.labels)}); raise epsilon"
+            " or take more users"
         )
         if linear is not None:
             warnings.warn(f"{text}, or do not rely on its predictions.", FaintClassesWarning, stacklevel=4)
@@ -261,7 +268,10 @@ def weakness(linear: LinearRule, n_users: int) -> str:
         f"class means are {math.sqrt(linear.signal):.2g} from their center and their noise is"
         f" {math.sqrt(linear.noise):.2g}"
     )
-    if linear.signal == 0.0:
+    if linear.squared_norm[1] < SHORT**2:
+        length = math.sqrt(max(0.0, linear.squared_norm[1]))
+        return f"{text}: vectors are short, with norms of at most about {length:.2g}; scale them towards norm 1."
+    if not linear.sure:
         return f"{text}: nothing can be told of the classes but their sizes; raise epsilon or take many more users."
     needed = math.ceil(n_users * math.sqrt(linear.noise / linear.signal))
     return (

@@ -62,8 +62,8 @@ class Ranking:
         low, high = users
         if not low <= 4.0 * queries or not queries <= 4.0 * high:
             warnings.warn(
-                f"queries have a norm of about {math.sqrt(queries):.2g} and users' vectors had"
-                f" {math.sqrt(max(0.0, low + high) / 2.0):.2g}; scale queries as users' vectors were scaled.",
+                f"queries, brought into the unit ball, have a norm of about {math.sqrt(queries):.2g} and users' vectors"
+                f" had {math.sqrt(max(0.0, low + high) / 2.0):.2g}; scale queries as users' vectors were scaled.",
                 QueryScaleWarning,
                 stacklevel=4,
             )

@@ -29,19 +29,20 @@ def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
     return _file(Path(where), create=create)
 
 
-def identity(engine: sa.Engine) -> tuple[int, int] | None:
-    """Which file a ledger is in: device and number; None if the file is gone, or has a second name.
+def identity(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
+    """Which file is at `place`, and which log belongs to it; None if the file is gone, or has a second name.
 
-    SQLite finds its log by the file's name. Under two names a file has two logs, and neither is the whole ledger. On a
-    server it is always the same.
+    SQLite finds its log by the file's name. Under two names a file has two logs, and neither is the whole ledger. The
+    log has its name as long as somebody has the ledger open. On a server all is always the same.
     """
     if engine.dialect.name != "sqlite":
-        return 0, 0
+        return ()
     try:
-        found = os.stat(str(engine.url.database))
-    except FileNotFoundError:
+        found, log = os.stat(place), Path(f"{engine.url.database}-wal")
+        logged = log.stat().st_ino if log.exists() else 0
+    except OSError:
         return None
-    return (found.st_dev, found.st_ino) if found.st_nlink == 1 else None
+    return (found.st_dev, found.st_ino, logged) if found.st_nlink == 1 else None
 
 
 def prepare_creation(engine: sa.Engine) -> None:

@@ -31,7 +31,13 @@ from privkde.ledger.connecting import (
 )
 from privkde.ledger.digests import Head, require_ledger_key
 from privkde.ledger.records import Budget, Charge, Use, require_name
-from privkde.ledger.refusals import BudgetExistsError, LedgerKeyError, LedgerUnavailableError, UnknownBudgetError
+from privkde.ledger.refusals import (
+    BudgetExistsError,
+    LedgerAlteredError,
+    LedgerKeyError,
+    LedgerUnavailableError,
+    UnknownBudgetError,
+)
 from privkde.storage.files import whole_file
 from privkde.storage.json_text import parsed_json
 
@@ -176,12 +182,13 @@ class Store:
     def __init__(self, where: str | Path, *, create: bool, key: bytes | None = None) -> None:
         self._key = require_ledger_key(key)
         self._engine, self.shown = engine_for(where, create=create)
-        self._checked, self._file = NOTHING, None
+        self._checked, self._place = NOTHING, Path(where).absolute()
+        self._file: tuple[int, ...] | None = None
         try:
             self._prepare(create=create)
-            self._file = identity(self._engine)
-            self._require_same_file()
             self.verify()
+            self._file = identity(self._engine, self._place)  # its connection stays open, and so does the log
+            self._require_same_file("nothing was charged")
         except BaseException:
             self.close()
             raise
@@ -242,23 +249,24 @@ class Store:
     def _begun(self, *, writing: bool) -> Iterator[sa.Connection]:
         opened = self._file is not None
         if opened:
-            self._require_same_file()
+            self._require_same_file("nothing was charged")
         with self._translated(), self._engine.connect() as connection:
             set_up_transaction(connection, writing=writing)
             with connection.begin():
                 yield connection
         if opened:
-            self._require_same_file()
+            self._require_same_file("what was just written may be lost")
 
-    def _require_same_file(self) -> None:
+    def _require_same_file(self, outcome: str) -> None:
         """Refuse a file that was put in the place of the one that was opened: what is written would be lost.
 
         An open file is still read and written after it lost its name, so this is looked at before and after.
         """
-        if self._file is None or identity(self._engine) != self._file:
-            raise self._chain.altered(
-                "its file was replaced, removed or given a second name (a hard link) while it was open, and what was"
-                " written since may be lost"
+        if self._file is None or identity(self._engine, self._place) != self._file:
+            raise LedgerAlteredError(
+                f"the file of ledger {self.shown!r} or its log was replaced, removed or given a second name (a hard"
+                f" link) while it was open; {outcome}, and so may be what was charged since. Stop all that use it, look"
+                " at what is there with `privkde budget verify --head`, and charge again what is missing."
             )
 
     @contextmanager

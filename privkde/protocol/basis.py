@@ -66,8 +66,11 @@ def require_announced(basis: Floats | None, sha256: str | None) -> None:
     if basis is None and sha256 is not None:
         raise InvalidInputError(f"the announcement names the basis {sha256[:16]}…; give that matrix.")
     if basis is not None and fingerprint(basis) != sha256:
-        announced = "no basis" if sha256 is None else f"the basis {sha256[:16]}…"
-        raise InvalidInputError(f"the announcement names {announced}, and another was given; give what it names.")
+        if sha256 is None:
+            raise InvalidInputError("a basis was given and the announcement names none; leave it out.")
+        raise InvalidInputError(
+            f"the announcement names the basis {sha256[:16]}…, and another was given; give that one."
+        )
 
 
 def on_basis(rows: Rows, basis: Floats | None) -> Rows:
@@ -100,6 +103,10 @@ def orthonormal(basis: object, dim: int) -> Floats:
 
 def require_basis(basis: Floats, dim: int) -> None:
     """Refuse what is not a matrix of `dim` orthonormal columns, for instance in a model that somebody sent."""
+    if not isinstance(basis, np.ndarray):
+        raise InvalidInputError(f"the basis is a {type(basis).__name__}; give a NumPy array.")
     shaped = basis.ndim == 2 and basis.dtype == np.float64 and basis.shape[1] == dim <= len(basis) <= MOST_DIMENSIONS
     if not shaped or not np.all(np.abs(basis) <= 2.0) or np.abs(basis.T @ basis - np.eye(dim)).max() > ORTHONORMAL:
-        raise InvalidInputError(f"the basis is not a matrix of {dim} orthonormal columns; publish the model again.")
+        raise InvalidInputError(
+            f"the basis is not a matrix of {dim} orthonormal columns; make it by privkde.protocol.basis.orthonormal."
+        )

@@ -30,7 +30,9 @@ LEAST_ENTRIES = 64
 RIDGE = 0.5
 """How much of the noise's spectral scale is added to cleaned eigenvalues before they are inverted."""
 LEAST_SHARE = 0.2
-"""Least eigenvalue of a covariance, in units of 1/d, the mean eigenvalue of second moments of unit vectors."""
+"""Least eigenvalue of a covariance, in units of the mean eigenvalue of second moments (1/d for unit vectors)."""
+LEAST_POWER = 1e-6
+"""Least mean square norm of users' vectors that is believed."""
 N_STEPS = 10
 """Steps in which the estimated signal settles."""
 SURE = 3.0
@@ -68,6 +70,10 @@ class LinearRule:
     """Mean square norm of the noise of a class mean."""
     squared_norm: tuple[float, float] = (0.0, math.inf)
     """Between what the mean square norm of users' vectors surely lies: known from second moments, if there are any."""
+    sure: bool = True
+    """Whether the signal is surely more than what noise explains."""
+    uses_moments: bool = True
+    """Whether second moments were used; if not, this is the nearest mean."""
 
     def scores(self, y: NDArray[np.floating]) -> Floats:
         """One row for each query, one column for each class: log odds, if the model of the data were right."""
@@ -79,18 +85,19 @@ class LinearRule:
 
         Where means are mostly noise (`ClassMeans.telling`), second moments are left out.
         """
-        means = ClassMeans.of(published)
+        means, power = ClassMeans.of(published), _power(published)
         dim = means.values.shape[1]
         shrunk = means.shrunk()
-        if published.moments is None or not shrunk.telling:
-            spread = 1.0 - float(means.shares @ np.sum(shrunk.values**2, axis=1))
+        uses_moments = published.moments is not None and shrunk.telling
+        if not uses_moments:
+            spread = power - float(means.shares @ np.sum(shrunk.values**2, axis=1))
             basis, spectrum, blur, n_bands = None, np.full(dim, spread / dim), 0.0, 1
         else:
             eigenvalues, basis = np.linalg.eigh(_covariance(published, means, shrunk))
             blur = published.moment_deviation * math.sqrt(dim / 2.0) / published.n_users
             spectrum = isotonic_regression(cleaned(eigenvalues, blur))
             n_bands = max(1, min(N_BANDS, means.values.size // LEAST_ENTRIES))
-        spectrum = np.maximum(spectrum, LEAST_SHARE / dim)
+        spectrum = np.maximum(spectrum, LEAST_SHARE * power / dim)
         inverse = 1.0 / (spectrum + RIDGE * blur)
         turned = means if basis is None else dataclasses.replace(means, values=means.values @ basis)
         bands = (turned.band(part) for part in np.array_split(np.arange(dim), n_bands))
@@ -107,6 +114,8 @@ class LinearRule:
             signal=dim * shrunk.signal,
             noise=dim * float(means.shares @ means.noise),
             squared_norm=(0.0, math.inf) if published.moments is None else _squared_norm(published),
+            sure=shrunk.sure,
+            uses_moments=uses_moments,
         )
 
 
@@ -170,10 +179,15 @@ class ClassMeans:
         return dataclasses.replace(self, values=drawn, signal=signal, signal_error=error)
 
     @property
+    def sure(self) -> bool:
+        """Whether the estimated signal is surely more than what noise explains."""
+        return self.signal > SURE * self.signal_error
+
+    @property
     def telling(self) -> bool:
-        """Whether the estimated signal is surely more than noise, and not much less than it."""
+        """Whether there surely is a signal, and not much less of it than of noise."""
         kept = float(self.shares @ (self.signal / (self.signal + self.noise_around)))
-        return self.signal > SURE * self.signal_error and kept > LEAST_KEPT
+        return self.sure and kept > LEAST_KEPT
 
 
 def _squared_norm(published: Published) -> tuple[float, float]:
@@ -183,14 +197,21 @@ def _squared_norm(published: Published) -> tuple[float, float]:
     return trace - error, trace + error
 
 
+def _power(published: Published) -> float:
+    """Mean square norm of users' vectors: the trace of second moments, taken for 1 unless it is surely another."""
+    if published.moments is None:
+        return 1.0
+    low, high = _squared_norm(published)
+    return 1.0 if low <= 1.0 <= high else max(0.5 * (low + high), LEAST_POWER)
+
+
 def _covariance(published: Published, means: ClassMeans, shrunk: ClassMeans) -> Floats:
     """Second moments less what the class means explain, the expected μμᵀ given the noisy means.
 
-    The trace of second moments is 1 for unit vectors, and taken for 1 unless it is surely another.
+    Their trace is 1 for unit vectors (`_power`).
     """
     moments = np.asarray(published.moments) / published.n_users
-    dim, (low, high) = len(moments), _squared_norm(published)
-    missing = 1.0 - float(np.trace(moments)) if low <= 1.0 <= high else 0.0
+    dim, missing = len(moments), _power(published) - float(np.trace(moments))
     center, apart, noise = means.center, shrunk.values - means.center, means.noise_around
     left = float(means.shares @ (shrunk.signal * noise / (shrunk.signal + noise)))
     spherical = missing / dim + means.center_noise - left

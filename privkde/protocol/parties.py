@@ -63,7 +63,8 @@ class Randomizer:
     Everything that leaves it is drawn from the planned law. Before anything is drawn, a vector outside the kernel's
     domain is rejected, or projected onto the domain with `outside="project"`.
 
-    If the announcement names a `basis`, give it and vectors as users hold them, or vectors that are projected on it.
+    If the announcement names a `basis`, either give it, with vectors as users hold them, or leave it out and give
+    vectors that are projected on it.
     """
 
     def __init__(

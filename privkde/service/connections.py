@@ -9,6 +9,7 @@ byte each.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -23,6 +24,7 @@ from privkde.service.settings import Settings
 
 READ_AT_ONCE = 1 << 10
 """Bytes that are read before a head is looked at."""
+END_OF_HEAD = re.compile(rb"\n\r?\n")
 MOST_LINES = 100
 """Lines of a head; browsers behind proxies send less than half as many."""
 
@@ -64,16 +66,18 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parts of a head do not stop its clock; a whole head does. What a request may not have closes it."""
-        for at in range(0, len(data), READ_AT_ONCE):
-            part = data[at : at + READ_AT_ONCE]
+        at = 0
+        while at < len(data) and not self.transport.is_closing():
+            part = data[at : at + READ_AT_ONCE] if self.waits else data[at:]  # a body is not looked at
+            at += len(part)
             self._count_lines(part)
             if self._lines > MOST_LINES:
                 self._refuse("a head has too many lines; send fewer headers.", LONG_HEAD)
             else:
                 super().data_received(part)
-            self._refuse_costly()
-            if self.transport.is_closing():
-                return
+                self._refuse_costly()
+        if self.transport.is_closing():
+            return
         if not self.waits:
             self._stop_clock()
         elif self._arriving is None:
@@ -82,11 +86,11 @@ class Connection(H11Protocol):
     def _count_lines(self, part: bytes) -> None:
         """Lines of a head that is still arriving; a body that follows in the same part has others."""
         if not self.waits:
-            self._lines, self._before = 0, b""
             return
-        head, _, _ = (self._before + part).partition(b"\r\n\r\n")
-        self._lines += head.count(b"\n") - self._before.count(b"\n")
-        self._before = part[-3:]
+        text = self._before + part
+        ended = END_OF_HEAD.search(text)
+        self._lines += text[: len(text) if ended is None else ended.end()].count(b"\n") - self._before.count(b"\n")
+        self._before = text[-3:]
 
     def _refuse_costly(self) -> None:
         """Refuse a body that comes in chunks, and requests that follow before the last one was answered."""
@@ -102,6 +106,7 @@ class Connection(H11Protocol):
     def on_response_complete(self) -> None:
         """From now on it waits; Uvicorn closes it if nothing at all arrives."""
         self.waits_since = self.loop.time()
+        self._lines, self._before = 0, b""
         super().on_response_complete()
 
     def pause_writing(self) -> None:

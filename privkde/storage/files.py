@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatch
 from pathlib import Path
@@ -43,6 +43,17 @@ def require_writable(path: Path) -> None:
         raise InvalidInputError(
             f"folder {str(path.parent)!r} takes no new files ({error.strerror}); choose another path."
         ) from error
+
+
+def require_apart(written: Iterable[Path | None], others: Iterable[Path | None]) -> None:
+    """Refuse a command that would write one of its files over another one that it names."""
+    targets = [path.resolve() for path in written if path is not None]
+    named = targets + [path.resolve() for path in others if path is not None]
+    for target in targets:
+        if named.count(target) > 1:
+            raise InvalidInputError(
+                f"{str(target)!r} would be written and is named for something else; choose another."
+            )
 
 
 def _temporary(path: Path) -> Path:

@@ -575,6 +575,18 @@ def test_one_report_too_many_spends_nothing(
     assert "601 reports came" in refuse(capsys, *both)
 
 
+@pytest.mark.parametrize("other", ["ledger", "data", "plan"])
+def test_a_model_takes_no_other_files_place(
+    shop: Path, budgets: Path, capsys: pytest.CaptureFixture[str], other: str
+) -> None:
+    """A regression: the model replaced the ledger that had paid for it."""
+    named = {"ledger": budgets, "data": shop / "data.npz", "plan": shop / "density.json"}
+    before = named[other].read_bytes()
+    command = fit(named["data"], named["plan"], named[other], "--ledger", str(budgets), "--budget", "enough")
+    assert "is named for something else" in refuse(capsys, *command)
+    assert named[other].read_bytes() == before
+
+
 def test_a_model_that_cannot_be_written_is_not_paid_for(
     shop: Path, budgets: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

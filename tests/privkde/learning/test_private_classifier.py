@@ -188,15 +188,15 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("noise")
 def test_all_declared_classes_stay_predictable() -> None:
     """Nobody has the fourth: its size is noise, and a linear model says so and goes on."""
-    with pytest.warns(FaintClassesWarning, match=r"class 'dog' \(1 such\): its estimated size, .* does not stand out"):
+    with pytest.warns(FaintClassesWarning, match=r"classes do not stand out .* users: 'dog' \("):
         fitted = classifier(classes=(*NAMES, "dog")).fit(X, Y)
     assert fitted.classes_.tolist() == [*NAMES, "dog"]
     assert fitted.predict_proba(X[:2]).shape == (2, 4)
     assert fitted.score(X, Y) > 0.95
     assert list(fitted.decode(CENTERS, ["a", "b", "c"], k=1)) == list(NAMES), "no density, no words"
-    with pytest.raises(InfeasibleError, match="class 'dog'"):
+    with pytest.raises(InfeasibleError, match="users: 'dog'"):
         classifier(classes=(*NAMES, "dog"), **BLOCKS).fit(X, Y)
-    with pytest.warns(ExcludedClassWarning, match="excluded: class 'dog'"):
+    with pytest.warns(ExcludedClassWarning, match="excluded: .* users: 'dog'"):
         rest = classifier(classes=(*NAMES, "dog"), small_classes="exclude", **BLOCKS).fit(X, Y)
     assert rest.classes_.tolist() == list(NAMES)
 
@@ -222,7 +222,9 @@ def test_how_many_users_it_would_take() -> None:
     """Squared noise falls with n²: four times as much as the signal takes twice the users."""
     shape: dict[str, Any] = {"weights": np.zeros((2, 1)), "offsets": np.zeros(2)}
     assert "with about 2,000 users both would be equal" in weakness(LinearRule(signal=0.25, noise=1.0, **shape), 1_000)
-    assert "nothing can be told" in weakness(LinearRule(signal=0.0, noise=1.0, **shape), 1_000)
+    assert "nothing can be told" in weakness(LinearRule(signal=0.25, noise=1.0, sure=False, **shape), 1_000)
+    short = LinearRule(signal=0.25, noise=1.0, squared_norm=(0.008, 0.01), **shape)
+    assert "norms of at most about 0.1; scale them towards norm 1" in weakness(short, 1_000)
 
 
 def test_a_number_of_classes_is_refused_with_the_remedy() -> None:

@@ -255,12 +255,29 @@ def test_separate_labels_that_cannot_be_kept_are_not_drawn_or_paid_for(ledger: L
         ("new", "aggregated", "use 'faithful'"),
         ("full", "faithful", "holds '0'"),
         ("file", "faithful", "is not a folder"),
+        ("file/below", "faithful", "does not exist"),
+        ("x" * 300, "faithful", "cannot be made"),
     ):
         files = ThroughFiles(engine=engine("local"), folder=tmp_path / name)
         estimator = PrivateKDEClassifier(**SHARED, classes=(0, 1), path=path, engine=files)
         with pytest.raises(InvalidInputError, match=told):
             estimator.fit(ROWS, LABELS, budget=ledger.account("a"))
+    files = ThroughFiles(engine=engine("local"), folder=tmp_path / "used")
+    files._groups["0"] = tmp_path / "used" / "0"
+    with pytest.raises(InvalidInputError, match="another collection is in this folder"):
+        files.require_empty("faithful")
     assert ledger.history("a") == ()
+
+
+def test_a_collector_that_was_paid_once_is_not_paid_for_ever(ledger: Ledger, tmp_path: Path) -> None:
+    """The attack: the same object, a second time without a budget, drew another result."""
+    estimator = through(tmp_path / "kept", public_seed="0" * 32)
+    estimator.fit(ROWS, budget=ledger.account("a"))
+    for path in (tmp_path / "kept" / "0").iterdir():
+        if path.name != NAME:
+            path.unlink()
+    with pytest.raises(InvalidInputError, match="give the same budget"):
+        estimator.fit(ROWS)
 
 
 def test_publishing_is_one_step_also_among_threads(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,17 +57,26 @@ def test_a_file_is_kept_as_promised(tmp_path: Path) -> None:
     assert modes == ["wal", 2]
 
 
-@pytest.mark.parametrize("change", ["replaced", "removed", "linked"])
+@pytest.mark.parametrize("change", ["replaced", "removed", "linked", "log", "pointed elsewhere"])
 @pytest.mark.parametrize("key", [None, b"k" * 32])
 def test_a_file_that_is_replaced_while_it_is_open_is_found(tmp_path: Path, change: str, key: bytes | None) -> None:
     """The attack: an old copy in its place. The open process went on with the file that had lost its name."""
     path, small = tmp_path / "ledger", release(0.1)
+    if change == "pointed elsewhere":
+        (tmp_path / "first").touch()
+        path.symlink_to(tmp_path / "first")
     with Ledger.open(path, key=key) as ledger:
         ledger.create("a", epsilon=1.0, delta=1e-6)
         ledger.backup(tmp_path / "old")
         ledger.charge("a", small, key="one")
         if change == "linked":
             os.link(path, tmp_path / "other")
+        elif change == "pointed elsewhere":
+            path.unlink()
+            path.symlink_to(tmp_path / "old")
+        elif change == "log":
+            for end in ("-wal", "-shm"):
+                Path(f"{path}{end}").unlink()
         else:
             for end in ("", "-wal", "-shm"):
                 Path(f"{path}{end}").unlink(missing_ok=True)

@@ -108,11 +108,14 @@ def test_the_announcement_decides_which_basis() -> None:
     assert told.collection() != plain.collection()
     for announcement, given, match in (
         (told, -basis, "names the basis .*…, and another was given"),
-        (plain, basis, "names no basis, and another was given"),
+        (plain, basis, "the announcement names none; leave it out"),
         (told, GIVEN, "orthonormal"),
     ):
         with pytest.raises(InvalidInputError, match=match):
             Randomizer(announcement, basis=given)
+    listed: Any = [[1.0]]
+    with pytest.raises(InvalidInputError, match="is a list; give a NumPy array"):
+        Randomizer(told, basis=listed)
     with pytest.raises(InvalidInputError, match="give that matrix"):
         require_announced(None, told.basis_sha256)
     for forged in ("", "0" * 63, "G" * 64, "0" * 64 + "\n", 7, ["0" * 64]):

@@ -714,10 +714,10 @@ def test_classes_too_small_to_stand_out_are_refused_or_left_out() -> None:
     x, y = blobs(1_500, 1)
     y = np.where(np.arange(1_500) < 3, "Rare", y)
     declared = ("Rare", "low", "high")
-    with pytest.raises(InfeasibleError, match=r"class 'Rare' \(1 such\)"):
+    with pytest.raises(InfeasibleError, match="users: 'Rare' "):
         classifier(classes=declared).fit(x, y)
     earlier = classifier(classes=declared, small_classes="exclude")
-    with pytest.warns(ExcludedClassWarning, match="excluded: class 'Rare'"):
+    with pytest.warns(ExcludedClassWarning, match="excluded: .* users: 'Rare'"):
         earlier.fit(x, y)
     assert earlier.classes_.tolist() == ["high", "low"]
     assert set(earlier.class_sizes_) == {"Rare", "high", "low"}
@@ -728,7 +728,7 @@ def test_classes_too_small_to_stand_out_are_refused_or_left_out() -> None:
         earlier.set_params(small_classes="refuse").fit(x, y)
     assert earlier.model_ is before, "a fit that fails leaves no trace"
     nobody = classifier(classes=declared, small_classes="exclude", epsilon=0.5, accountant="basic", allow_useless=True)
-    with pytest.raises(InfeasibleError, match="does not stand out"):
+    with pytest.raises(InfeasibleError, match="do not stand out"):
         nobody.fit(x, y)
     assert not hasattr(nobody, "model_")
 

@@ -59,6 +59,30 @@ def accuracy(rule: LinearRule, x: Floats, classes: Numbers) -> float:
 # --- no noise
 
 
+@pytest.mark.parametrize("deviation", [0.0, 1e-4])
+@pytest.mark.parametrize("scale", [0.5, 0.1, 0.01])
+def test_predictions_do_not_depend_on_the_scale_of_vectors(scale: float, deviation: float) -> None:
+    """A regression: the least eigenvalue was that for unit vectors, and short ones were predicted by nearest means."""
+    x, classes = sample([900, 300, 100], 20, apart=0.7, seed=3, spread=(0.01, 2.0))
+    given = published(x, classes, 3, deviation=deviation)
+    assert given.moments is not None
+    scaled = dataclasses.replace(
+        given,
+        sums=scale * given.sums,
+        deviation=scale * given.deviation,
+        moments=scale**2 * given.moments,
+        moment_deviation=scale**2 * given.moment_deviation,
+    )
+    whole, short = LinearRule.of(given), LinearRule.of(scaled)
+    assert whole.uses_moments
+    assert short.uses_moments
+    low, high = whole.squared_norm
+    if not low <= 1.0 <= high:  # else the trace is taken for 1, and other scales for what they are
+        np.testing.assert_allclose(short.scores(scale * x), whole.scores(x), atol=1e-6)
+    agreed = np.mean(np.argmax(short.scores(scale * x), axis=1) == np.argmax(whole.scores(x), axis=1))
+    assert agreed > 0.99
+
+
 @pytest.mark.parametrize("sizes", [[500, 500], [900, 300, 100], [200] * 6])
 @pytest.mark.parametrize("dim", [2, 5, 20])
 def test_without_noise_it_is_the_textbook_s_discriminant(sizes: list[int], dim: int) -> None:

@@ -139,6 +139,29 @@ def test_what_browsers_send_is_answered() -> None:
             require_answer(rest(connection, until=b"answered"))
 
 
+def test_a_connection_that_is_kept_answers_any_number_of_requests() -> None:
+    """A regression: lines of heads were added up over requests without a body."""
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 40 + b"\r\n"
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        for _ in range(10):
+            connection.sendall(request)
+            require_answer(rest(connection, until=b"answered"))
+
+
+@pytest.mark.parametrize("ends", [(b"\r\n\r", b"\n"), (b"\r\n", b"\r", b"\n"), (b"\n\n",)])
+def test_a_body_has_as_many_lines_as_it_likes_wherever_its_head_is_split(ends: tuple[bytes, ...]) -> None:
+    body = b"\n" * 400
+    newline = b"\n" if len(ends) == 1 else b"\r\n"
+    head = newline.join([b"POST / HTTP/1.1", b"Host: localhost", b"Content-Length: %d" % len(body)])
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in (head, *ends[:-1]):
+            connection.sendall(part)
+            time.sleep(0.05)
+        connection.sendall(ends[-1] + body)
+        require_answer(rest(connection, until=b"answered"))
+
+
 @linux
 def test_idle_connections_keep_nobody_out() -> None:
     with serving(connections=8, client_connections=8, arrival_limit=LONG) as port, contextlib.ExitStack() as stack:
