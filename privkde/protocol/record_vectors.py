@@ -54,7 +54,7 @@ class RecordLayout:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             self._write(vectors[part], numbers[part], rows[part])
-            self._rotate(rows[part], self._lengths(vectors[part]))
+            self._rotate(rows[part])
         return rows
 
     def _write(self, vectors: NDArray[np.float32], numbers: NDArray[np.integer], rows: NDArray[np.float32]) -> None:
@@ -67,16 +67,12 @@ class RecordLayout:
             _write_products(vectors, rows[:, moments:sizes])
         rows[users, sizes + numbers] = np.float32(math.sqrt(v.size_weight))
 
-    def _lengths(self, vectors: NDArray[np.float32]) -> Floats:
-        """‖v(x, c)‖/R of every user: √(‖x‖² + β²‖x‖⁴ + γ²)/R."""
-        v, squares = self.vector, row_norms(vectors) ** 2
-        return np.asarray(np.sqrt(squares + v.moment_weight * squares**2 + v.size_weight) / self.bound)
-
-    def _rotate(self, rows: NDArray[np.float32], lengths: Floats) -> None:
-        """Scale, rotate and clip some rows, in place; `lengths` are what they have once they are scaled."""
+    def _rotate(self, rows: NDArray[np.float32]) -> None:
+        """Scale, rotate and clip some rows, in place."""
         rows *= self.scales
+        before = row_norms(rows)
         rotated = dct(rows, type=2, norm="ortho", axis=1, overwrite_x=True)
-        if not np.all(np.abs(row_norms(rotated) - lengths) <= 2.0 * TRANSFORM_ERROR * lengths):
+        if not np.all(np.abs(row_norms(rotated) - before) <= 2.0 * TRANSFORM_ERROR * before):
             raise InvalidInputError(
                 f"the cosine transform of this machine changes lengths by more than {2.0 * TRANSFORM_ERROR:g}, and"
                 " promises count on less; nothing was sent. Install another build of SciPy."
