@@ -62,9 +62,10 @@ def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: float = 
         raise InvalidInputError(f"scaled features of type {scaled.dtype} were given; cast them to float32 first.")
     entries, first = np.ravel(scaled), stream.take(scaled.size)
     bits, undecided = np.empty(scaled.size, np.bool_), []
+    scratch = np.empty(min(scaled.size, BITS_AT_ONCE), np.float32), np.empty(min(scaled.size, BITS_AT_ONCE), np.uint8)
     for at in range(0, scaled.size, BITS_AT_ONCE):
         part = slice(at, at + BITS_AT_ONCE)
-        undecided.append(at + _decide_bits(entries[part], first[part], flip, out=bits[part]))
+        undecided.append(at + _decide_bits(entries[part], first[part], flip, out=bits[part], scratch=scratch))
     if undecided:
         left = np.concatenate(undecided)
         bits[left] = _bits_from_words(_words(first[left], stream), entries[left], flip, stream)
@@ -72,20 +73,27 @@ def bernoulli(scaled: NDArray[np.float32], stream: ByteSource, *, flip: float = 
 
 
 def _decide_bits(
-    entries: NDArray[np.float32], first: NDArray[np.uint8], flip: float, *, out: NDArray[np.bool_]
+    entries: NDArray[np.float32],
+    first: NDArray[np.uint8],
+    flip: float,
+    *,
+    out: NDArray[np.bool_],
+    scratch: tuple[NDArray[np.float32], NDArray[np.uint8]],
 ) -> NDArray[np.intp]:
     """Write the bits that the first byte of U decides, and return where it does not: about 2 of 256.
 
     256·P(1) − 1/2 up to an error below 1/2, cut to an integer L: bytes below L mean 1, bytes above L + 1 mean 0.
+    `scratch` is overwritten: fresh memory in each call would take longer than all of the arithmetic.
     """
+    guess, cut = (room[: len(entries)] for room in scratch)
     if not (entries.max() <= 1.0 and entries.min() >= -1.0):
         raise InvalidInputError(
             f"scaled features reach from {entries.min()} to {entries.max()}; divide by the kernel's bound and clip to"
             " [-1, 1] first."
         )
-    guess = np.multiply(entries, np.float32(256.0 * (0.5 - flip)))
+    np.multiply(entries, np.float32(256.0 * (0.5 - flip)), out=guess)
     guess += np.float32(127.5)
-    cut = guess.astype(np.uint8)
+    np.copyto(cut, guess, casting="unsafe")
     np.less(first, cut, out=out)
     return np.flatnonzero(np.less(np.subtract(first, cut, out=cut), 2))
 
@@ -96,8 +104,8 @@ def column_sums(bits: NDArray[np.uint8]) -> NDArray[np.int64]:
     >>> column_sums(np.ones((1000, 2), dtype=np.uint8)).tolist()
     [1000, 1000]
     """
-    total = np.zeros(bits.shape[1:], dtype=np.int64)
-    for start in range(0, len(bits), ROWS_PER_BYTE):
+    total = np.add.reduce(bits[:ROWS_PER_BYTE], axis=0, dtype=np.uint8).astype(np.int64)
+    for start in range(ROWS_PER_BYTE, len(bits), ROWS_PER_BYTE):
         total += np.add.reduce(bits[start : start + ROWS_PER_BYTE], axis=0, dtype=np.uint8)
     return total
 

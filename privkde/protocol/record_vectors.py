@@ -54,7 +54,7 @@ class RecordLayout:
         for start in range(0, len(rows), ROWS_AT_ONCE):
             part = slice(start, start + ROWS_AT_ONCE)
             self._write(vectors[part], numbers[part], rows[part])
-            self._rotate(rows[part])
+            self._rotate(rows[part], self._lengths(vectors[part]))
         return rows
 
     def _write(self, vectors: NDArray[np.float32], numbers: NDArray[np.integer], rows: NDArray[np.float32]) -> None:
@@ -67,12 +67,17 @@ class RecordLayout:
             _write_products(vectors, rows[:, moments:sizes])
         rows[users, sizes + numbers] = np.float32(math.sqrt(v.size_weight))
 
-    def _rotate(self, rows: NDArray[np.float32]) -> None:
-        """Scale, rotate and clip some rows, in place."""
+    def _lengths(self, vectors: NDArray[np.float32]) -> Floats:
+        """‖v(x, c)‖/R of some users, √(‖x‖² + β²‖x‖⁴ + γ²)/R, with 1/R and β/R as `scales` have them."""
+        v, squares = self.vector, row_norms(vectors) ** 2
+        moment = float(self.scales[v.n_classes * v.dim]) if v.n_moments else 0.0
+        return np.sqrt((squares + v.size_weight) / self.bound**2 + (moment * squares) ** 2)
+
+    def _rotate(self, rows: NDArray[np.float32], lengths: Floats) -> None:
+        """Scale, rotate and clip some rows, in place; `lengths` are those that they must have afterwards."""
         rows *= self.scales
-        before = row_norms(rows)
         rotated = dct(rows, type=2, norm="ortho", axis=1, overwrite_x=True)
-        if not np.all(np.abs(row_norms(rotated) - before) <= 2.0 * TRANSFORM_ERROR * before):
+        if not np.all(np.abs(row_norms(rotated) - lengths) <= 2.0 * TRANSFORM_ERROR * lengths):
             raise InvalidInputError(
                 f"the cosine transform of this machine changes lengths by more than {2.0 * TRANSFORM_ERROR:g}, and"
                 " promises count on less; nothing was sent. Install another build of SciPy."
