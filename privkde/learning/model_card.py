@@ -76,7 +76,7 @@ def promise(model: DensityModel) -> str:
 def _why(rule: str, reasons: Sequence[str], linear: LinearRule | None) -> str:
     """The rule and, where the planner chose it, the reason."""
     if rule == DISCRIMINANT and linear is not None and not linear.uses_moments:
-        return "discriminant, which predicts by the nearest mean here: class means are mostly noise"
+        return "discriminant, which predicts by the nearest mean here: class means may be nothing but noise"
     said = next((reason for reason in reasons if reason.startswith(f"model {rule}: ")), f"model {rule}")
     return said.removeprefix("model ")
 

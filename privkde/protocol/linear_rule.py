@@ -6,8 +6,8 @@ classes share, the score of y is
     a·(w_c·y − ½ (μ_c − μ)ᵀW(μ_c − μ) − w_c·μ) + ln π_c,    w_c = W(μ_c − μ),    W ≈ C⁻¹,    μ = Σ π_c μ_c
 
 Published sums are off by noise of a known size, and every step takes it for known: means are drawn towards their common
-mean by as much as noise explains, the spectrum of C is cleaned of it, and `a` restores the scale that a cautious W
-loses.
+mean and towards those of similar classes by as much as noise explains, the spectrum of C is cleaned of it, and `a`
+restores the scale that a cautious W loses.
 Source: docs/proofs/moments.md, "What the analyzer does".
 """
 
@@ -19,14 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import null_space
 from sklearn.isotonic import isotonic_regression
 
 Floats = NDArray[np.float64]
 
 N_BANDS = 8
-"""Parts of the spectrum in which means are shrunk separately."""
-LEAST_ENTRIES = 64
-"""Entries of means in a part of the spectrum: fewer do not tell signal from noise."""
+"""Parts of the spectrum whose signals are estimated separately; twice as many change little."""
+UNRELATED = 5.0
+"""How much counts that classes are unrelated, in coordinates per class; between 3 and 10 results hardly change."""
 RIDGE = 0.5
 """How much of the noise's spectral scale is added to cleaned eigenvalues before they are inverted."""
 LEAST_SHARE = 0.2
@@ -35,10 +36,10 @@ LEAST_POWER = 1e-6
 """Least mean square norm of users' vectors that is believed."""
 N_STEPS = 10
 """Steps in which the estimated signal settles."""
+RELATED_STEPS = 30
+"""Steps in which the estimated relations of classes settle."""
 SURE = 3.0
 """Deviations from which a difference is taken for more than noise."""
-LEAST_KEPT = 0.3
-"""Share of the means that shrinkage must leave for second moments to help: below, they give noise more weight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,25 +84,26 @@ class LinearRule:
     def of(published: Published) -> LinearRule:
         """The linear discriminant or, without second moments, the nearest mean; both with class sizes.
 
-        Where means are mostly noise (`ClassMeans.telling`), second moments are left out.
+        Where means may be nothing but noise (`ClassMeans.sure`), second moments are left out.
         """
         means, power = ClassMeans.of(published), _power(published)
         dim = means.values.shape[1]
         shrunk = means.shrunk()
-        uses_moments = published.moments is not None and shrunk.telling
+        uses_moments = published.moments is not None and shrunk.sure
         if not uses_moments:
             spread = power - float(means.shares @ np.sum(shrunk.values**2, axis=1))
-            basis, spectrum, blur, n_bands = None, np.full(dim, spread / dim), 0.0, 1
+            basis, spectrum, blur = None, np.full(dim, spread / dim), 0.0
         else:
             eigenvalues, basis = np.linalg.eigh(_covariance(published, means, shrunk))
             blur = published.moment_deviation * math.sqrt(dim / 2.0) / published.n_users
             spectrum = isotonic_regression(cleaned(eigenvalues, blur))
-            n_bands = max(1, min(N_BANDS, means.values.size // LEAST_ENTRIES))
         spectrum = np.maximum(spectrum, LEAST_SHARE * power / dim)
         inverse = 1.0 / (spectrum + RIDGE * blur)
-        turned = means if basis is None else dataclasses.replace(means, values=means.values @ basis)
-        bands = (turned.band(part) for part in np.array_split(np.arange(dim), n_bands))
-        final = dataclasses.replace(means, values=np.concatenate([band.shrunk().values for band in bands], axis=1))
+        if basis is None:
+            final = shrunk
+        else:
+            turned = dataclasses.replace(means, values=means.values @ basis)
+            final = turned.related(turned.signals(N_BANDS))
         apart = final.values - final.center
         energy = means.shares @ apart**2
         certain = float(energy @ (inverse**2 * spectrum))
@@ -158,6 +160,12 @@ class ClassMeans:
         return float(self.shares**2 @ self.noise)
 
     @property
+    def covariance_around(self) -> Floats:
+        """Covariance, over the classes, of the noise in an entry of μ_c − μ: P·diag(s²)·Pᵀ with P = 1 − 1πᵀ."""
+        centering = np.eye(len(self.shares)) - self.shares
+        return np.asarray((centering * self.noise) @ centering.T)
+
+    @property
     def noise_around(self) -> Floats:
         """Variance of the noise in an entry of μ_c − μ: (1 − 2π_c)s_c² + Σ π²s²."""
         return np.maximum((1.0 - 2.0 * self.shares) * self.noise + self.center_noise, 1e-300)
@@ -178,16 +186,58 @@ class ClassMeans:
         drawn = center + kept[:, None] * (self.values - center)
         return dataclasses.replace(self, values=drawn, signal=signal, signal_error=error)
 
+    def signals(self, n_bands: int) -> Floats:
+        """The signal's variance in each coordinate: that of its band, drawn to the whole's as errors explain.
+
+        With t the whole's, a band of b coordinates has an estimate of variance 2/(b·Σ_c (t + ν_c)⁻²).
+        """
+        whole, dim = self.shrunk().signal, self.values.shape[1]
+        parts = np.array_split(np.arange(dim), min(n_bands, dim))
+        apart = np.array([self.band(part).shrunk().signal for part in parts]) - whole
+        precision = float(np.sum((whole / (whole + self.noise_around)) ** 2))
+        errors = sum(2.0 / len(part) for part in parts) * (1.0 - 1.0 / len(parts)) * whole**2 / precision
+        square = float(apart @ apart)
+        kept = max(0.0, 1.0 - errors / square) if square > 0.0 else 0.0
+        return np.repeat(whole + kept * apart, [len(part) for part in parts])
+
+    def related(self, signals: Floats) -> ClassMeans:
+        """Means drawn towards μ and towards those of similar classes, the conditional mean given what was seen.
+
+        Coordinate i of the true μ_c − μ has the covariance q_i·T over the classes, with q proportional to `signals`
+        and noise of the covariance N. T is found by expectation maximization. Before anything is seen, it is that of
+        unrelated classes with one variance, and that counts as much as `UNRELATED` coordinates per class. If there are
+        more classes than coordinates, these tell nothing of relations, and each class is drawn to μ alone.
+        """
+        if len(self.shares) > len(signals):
+            kept = signals / (signals + self.noise_around[:, None])
+            return dataclasses.replace(self, values=self.center + kept * (self.values - self.center))
+        inside = np.asarray(null_space(self.shares[None]))  # where Σ π_c (μ_c − μ)_i = 0
+        noise, directions = np.linalg.eigh(inside.T @ self.covariance_around @ inside)
+        if len(noise) == 0 or noise[0] <= 0.0:
+            return self
+        known = signals > 0.0
+        scale, root = signals[known] / np.mean(signals), inside @ directions * np.sqrt(noise)
+        white = inside @ directions / np.sqrt(noise)  # N is the identity there
+        seen = white.T @ (self.values - self.center)[:, known]
+        start = white.T @ (np.eye(len(self.shares)) - self.shares)
+        unrelated, prior = start @ start.T, UNRELATED * len(noise)
+        inverse, related = np.linalg.inv(unrelated), np.mean(signals) * unrelated
+        for _ in range(RELATED_STEPS):
+            values, vectors = np.linalg.eigh(related)
+            ratios = np.maximum(values, 0.0)[:, None] * scale
+            kept = ratios / (ratios + 1.0)
+            found = kept * (vectors.T @ seen)
+            squares = (found / scale) @ found.T + np.diag(np.sum(kept / scale, axis=1))
+            variance = float(np.sum(inverse * related)) / len(noise)
+            related = (vectors @ squares @ vectors.T + prior * variance * unrelated) / (len(scale) + prior)
+        apart = np.zeros_like(self.values)
+        apart[:, known] = root @ (vectors @ found)
+        return dataclasses.replace(self, values=self.center + apart)
+
     @property
     def sure(self) -> bool:
         """Whether the estimated signal is surely more than what noise explains."""
         return self.signal > SURE * self.signal_error
-
-    @property
-    def telling(self) -> bool:
-        """Whether there surely is a signal, and not much less of it than of noise."""
-        kept = float(self.shares @ (self.signal / (self.signal + self.noise_around)))
-        return self.sure and kept > LEAST_KEPT
 
 
 def _squared_norm(published: Published) -> tuple[float, float]:

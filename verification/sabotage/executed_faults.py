@@ -22,7 +22,7 @@ from privkde.kernels import norms
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol import label_round as labels
 from privkde.protocol import parties, record_vectors
-from privkde.protocol.linear_rule import ClassMeans
+from privkde.protocol.linear_rule import ClassMeans, Published
 from privkde.protocol.parties import Analyzer, Shuffler
 from privkde.protocol.record_vectors import RecordLayout
 from verification.sabotage.plans import CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RECORD, RESPONSE
@@ -184,7 +184,8 @@ def rotates_blocks(right: Right, rows: NDArray[np.float32], **options: Any) -> A
     return np.asarray(right(rows.reshape(len(rows), -1, 16), **{**options, "axis": 2})).reshape(rows.shape)
 
 
-@fault("noise of means forgotten", RECORD, ClassMeans, "noise_around")
-def exact_means(right: Right, self: ClassMeans) -> Floats:
+@fault("noise of means forgotten", RECORD, ClassMeans, "of")
+def exact_means(right: Right, published: Published) -> ClassMeans:
     """The linear classifier takes noisy means for exact, so that their squares push small classes down."""
-    return np.asarray(1e-6 * right(self))
+    means: ClassMeans = right(published)
+    return dataclasses.replace(means, noise=1e-6 * means.noise)
