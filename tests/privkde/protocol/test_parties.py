@@ -1089,3 +1089,108 @@ def test_the_plan_of_counts_is_read_in_limited_time(tmp_path: Path, monkeypatch:
     with pytest.raises(DamagedFileError, match="plans take more than 600 s of processor time to read"):
         Analyzer.load(path)
     assert next(looks) == 4
+
+
+def released_packet(*bits: int) -> bytes:
+    """What a shuffler released of two users, who both sent these bits."""
+    counts = Tally(2 * np.array(bits), 2 - 2 * np.array(bits))
+    return RR.wire_format().encode(Counted(2, counts, next(NUMBERS).to_bytes(16, "big")))
+
+
+def test_threads_that_share_an_analyzer_count_every_release_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: one release was counted several times, or of two only one, and its sums were published."""
+    analyzer, both = Analyzer(RR), [released_packet(1, 0, 1, 0), released_packet(1, 1, 1, 1)]
+    right, others = Analyzer.add, list[threading.Thread]()
+
+    def held(self: Analyzer, *given: Any, **marks: Any) -> None:
+        """The first thread waits in here until the others are done, or wait for it."""
+        if not others:
+            others.extend(threading.Thread(target=analyzer.receive, args=(packet,)) for packet in both)
+            for thread in others:
+                thread.start()
+            for thread in others:
+                thread.join(0.1)
+        right(self, *given, **marks)
+
+    monkeypatch.setattr(Analyzer, "add", held)
+    analyzer.receive(both[0])
+    for thread in others:
+        thread.join()
+    assert (analyzer.n_users, analyzer.repeated, len(analyzer.releases)) == (4, 1, 2)
+    assert state(analyzer) == (4, [4, 2, 4, 2], [0, 2, 0, 2])
+
+
+def test_an_analyzer_that_is_interrupted_counts_a_release_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    analyzer, packet = Analyzer(RR), released_packet(1, 0, 1, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr(Tally, "__add__", ended)
+        with pytest.raises(KeyboardInterrupt):
+            analyzer.receive(packet)
+    assert state(analyzer) == (0, [0] * 4, [0] * 4)
+    assert analyzer.receive(packet)
+    assert not analyzer.receive(packet)
+    assert analyzer.n_users == 2
+
+
+@pytest.mark.parametrize("copied", [Analyzer.snapshot, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copied_analyzer_is_one_of_its_own(copied: Callable[[Analyzer], Analyzer]) -> None:
+    analyzer = Analyzer(RR)
+    analyzer.receive(released_packet(1, 0, 1, 0))
+    other = copied(analyzer)
+    assert (state(other), other.releases) == (state(analyzer), analyzer.releases)
+    other.receive(released_packet(1, 1, 1, 1))
+    assert (analyzer.n_users, other.n_users) == (2, 4)
+
+
+def ended(*_: Any, **__: Any) -> None:
+    """What a handler of signals may do anywhere."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("place", "step"), [(Tally, "include"), (ReportRegister, "add")])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_shuffler_that_is_interrupted_while_it_counts_refuses_all_that_follows(
+    *, place: Any, step: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: a report was registered and not counted; sent again it was repeated, and a release went out."""
+    packets = Randomizer(SIGNED).packets(np.zeros((4, 1)))
+    with ReportRegister(SIGNED.collection(), tmp_path / "reports" if kept else None) as register:
+        shuffler = Shuffler(SIGNED, register=register)
+        assert shuffler.receive(packets[0])
+        with monkeypatch.context() as patched:
+            patched.setattr(place, step, ended)
+            with pytest.raises(KeyboardInterrupt):
+                shuffler.receive(packets[1])
+        for refused in (lambda: shuffler.receive(packets[1]), lambda: shuffler.receive(b""), shuffler.release):
+            with pytest.raises(InvalidInputError, match="interrupted while it counted; open its register again"):
+                refused()
+        register.forget()
+        again = Shuffler(SIGNED, register=register)
+        assert all(again.receive(packet) for packet in packets)
+        assert SIGNED.wire_format().counts(again.release()).n_users == 4
+
+
+def test_a_shuffler_that_is_interrupted_while_it_forgets_releases_nobody_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: messages were forgotten and not their number, so that one user passed for many."""
+    packets, shuffler = Randomizer(SIGNED).packets(np.zeros((3, 1))), Shuffler(SIGNED)
+    assert all(shuffler.receive(packet) for packet in packets[:2])
+    with monkeypatch.context() as patched:
+        patched.setattr(Tally, "nothing", ended)
+        with pytest.raises(KeyboardInterrupt):
+            shuffler.release()
+    for refused in (lambda: shuffler.receive(packets[2]), shuffler.release):
+        with pytest.raises(InvalidInputError, match="interrupted while it counted"):
+            refused()
+
+
+def test_a_register_that_is_in_use_does_not_end_a_shuffler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privkde.storage.report_register.PATIENCE", 0.0)
+    packet = Randomizer(RR).packets(np.zeros((1, 1)))[0]
+    with (
+        ReportRegister(RR.collection(), tmp_path / "reports") as one,
+        ReportRegister(RR.collection(), tmp_path / "reports") as other,
+    ):
+        shuffler = Shuffler(RR, register=one)
+        with other.counting(), pytest.raises(InvalidInputError, match="wait for the run that uses it"):
+            shuffler.receive(packet)
+        assert shuffler.receive(packet)
