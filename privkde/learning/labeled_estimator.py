@@ -19,6 +19,7 @@ from privkde.learning.model_card import ModelCard
 from privkde.learning.private_estimator import PrivateEstimator, without_values
 from privkde.learning.ranking import Ranking
 from privkde.protocol.model import Floats, Label
+from privkde.storage.arrays import has_characters_only
 
 
 class UndeclaredClassesWarning(UserWarning):
@@ -36,6 +37,8 @@ class LabeledEstimator(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """The public classes and each label's number among them."""
         if targets.dtype.kind not in "biufUO":
             raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
+        if not has_characters_only(targets):
+            raise InvalidInputError("labels hold characters that do not exist; read them again.")
         if isinstance(self.classes, int | np.integer):
             raise InvalidInputError(
                 f"classes={self.classes} is a number; give the classes, for instance range({self.classes})."
