@@ -342,7 +342,7 @@ def _decode(parsed: argparse.Namespace) -> None:
         decoded = decode_classes(
             model.feature_sums(),
             vectors,
-            words.tolist(),
+            words,  # not a list, which takes far more memory
             k=parsed.k,
             contrast=parsed.contrast,
             progress=tracker.bar("decoding", vectors.shape[0]),

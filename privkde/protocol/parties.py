@@ -279,7 +279,7 @@ class Shuffler:
         if self._interrupted:
             raise InvalidInputError(
                 "the shuffler was interrupted while it counted; open its register again and make a new shuffler, to"
-                " which all clients send again."
+                " which clients send again whose reports were not released."
             )
 
     def _admitted(self, token: bytes | None) -> bool:

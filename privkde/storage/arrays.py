@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import zipfile
@@ -10,6 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+LONGEST_HEADER = 10_000
+"""Bytes of an array's header, as many as NumPy takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +32,18 @@ class ArrayHeader:
 
 
 def read_header(member: IO[bytes], info: zipfile.ZipInfo) -> ArrayHeader:
-    """The header of an array that is exactly as long as it says (`ValueError` if not), or holds objects."""
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(member)
-    header = ArrayHeader(shape=shape, fortran=fortran, dtype=dtype, start=member.tell())
+    """The header of an array that is exactly as long as it says (`ValueError` if not), or holds objects.
+
+    Members are stored or deflated: of other compressions `zipfile` unpacks gigabytes to read one byte.
+    """
     name = info.filename.removesuffix(".npy")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"array {name!r} is compressed in another way than NumPy does")
+    head = io.BytesIO(member.read(LONGEST_HEADER))  # NumPy reads a header of any length before it refuses it
+    version = np.lib.format.read_magic(head)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = read(head)
+    header = ArrayHeader(shape=shape, fortran=fortran, dtype=dtype, start=head.tell())
     if not dtype.hasobject and info.file_size != header.n_bytes:
         raise ValueError(f"array {name!r} is not as long as it says")
     if dtype.itemsize == 0 or min(shape, default=0) < 0:

@@ -3,15 +3,19 @@
 import copy
 import dataclasses
 import itertools
+import linecache
 import pickle
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,7 @@ from privkde.bitsum import Tally
 from privkde.bitsum import execution as base
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import bernoulli
+from privkde.protocol import parties
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, analyzed, released, withheld
 from privkde.protocol.messages import Counted, OverlongPacketError
@@ -1120,16 +1125,85 @@ def test_threads_that_share_an_analyzer_count_every_release_once(monkeypatch: py
     assert state(analyzer) == (4, [4, 2, 4, 2], [0, 2, 0, 2])
 
 
-def test_an_analyzer_that_is_interrupted_counts_a_release_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    analyzer, packet = Analyzer(RR), released_packet(1, 0, 1, 0)
-    with monkeypatch.context() as patched:
-        patched.setattr(Tally, "__add__", ended)
-        with pytest.raises(KeyboardInterrupt):
+@contextmanager
+def ended_after(lines: int) -> Iterator[list[int]]:
+    """An exception after so many lines of the parties' code, as of a handler of signals; and how many lines are left.
+
+    A signal comes before a lock is taken or after it is released, which a trace cannot tell apart: it stays away.
+    """
+    left = [lines]
+
+    def traced(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != parties.__file__:
+            return None
+        if event == "line" and "with self._lock" not in linecache.getline(parties.__file__, frame.f_lineno):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        yield left
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+
+
+def test_an_analyzer_that_is_interrupted_anywhere_counts_a_release_whole_or_not_at_all() -> None:
+    packet, counted = released_packet(1, 0, 1, 0), set()
+    for lines in itertools.count(1):
+        analyzer = Analyzer(RR)
+        with ended_after(lines) as left:
             analyzer.receive(packet)
-    assert state(analyzer) == (0, [0] * 4, [0] * 4)
-    assert analyzer.receive(packet)
-    assert not analyzer.receive(packet)
-    assert analyzer.n_users == 2
+        counted.add(analyzer.n_users)
+        analyzer.receive(packet)
+        assert (analyzer.n_users, state(analyzer)) == (2, (2, [2, 0, 2, 0], [0, 2, 0, 2]))
+        if left[0] > 0:
+            break
+    assert counted == {0, 2}
+
+
+def test_a_shuffler_that_is_interrupted_anywhere_releases_what_was_sent_or_nothing() -> None:
+    """The attack: the last of the reports was registered and not counted, or counted in part."""
+    packets = Randomizer(SIGNED).packets(np.zeros((3, 1)))
+    wire, outcomes = SIGNED.wire_format(), set()
+    sent = [wire.counts(packet).tally for packet in packets]
+    for lines in itertools.count(1):
+        shuffler = Shuffler(SIGNED)
+        assert all(shuffler.receive(packet) for packet in packets[:2])
+        with ended_after(lines) as left:
+            shuffler.receive(packets[2])
+        try:
+            shuffler.receive(packets[2])
+            counted = wire.counts(shuffler.release())
+            outcomes.add("released")
+            assert counted.n_users == 3
+            np.testing.assert_array_equal(counted.tally.ones, sum(one.ones for one in sent))
+            np.testing.assert_array_equal(counted.tally.zeros, sum(one.zeros for one in sent))
+        except InvalidInputError as error:
+            outcomes.add(str(error)[:30])
+        if left[0] > 0:
+            break
+    assert outcomes == {"released", "the shuffler was interrupted w"}
+
+
+def test_a_release_that_is_interrupted_anywhere_is_not_repeated() -> None:
+    packets = Randomizer(SIGNED).packets(np.zeros((3, 1)))
+    for lines in itertools.count(1):
+        register = ReportRegister(SIGNED.collection())
+        shuffler = Shuffler(SIGNED, register=register)
+        assert all(shuffler.receive(packet) for packet in packets[:2])
+        with ended_after(lines) as left:
+            shuffler.release()
+        with suppress(InvalidInputError):
+            shuffler.receive(packets[2])
+            assert SIGNED.wire_format().counts(shuffler.release()).n_users == 3
+        assert [one.n_users for one in register.releases()] in ([2], [3], [])
+        if left[0] > 0:
+            break
 
 
 @pytest.mark.parametrize("copied", [Analyzer.snapshot, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])

@@ -320,3 +320,21 @@ def test_texts_of_characters_that_do_not_exist_are_refused(order: str, path: Pat
             continue
         with pytest.raises(InvalidInputError, match="characters that do not exist"):
             read_array(path, "x")
+
+
+def test_no_more_is_unpacked_than_the_header(path: Path) -> None:
+    """The attack: NumPy reads a header of 4 GB before it refuses it, `zipfile` 46 MB for 40 bytes of bzip2."""
+    long = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**7) + b" " * 10**7
+    for compression, member in (
+        (zipfile.ZIP_DEFLATED, long),
+        (zipfile.ZIP_BZIP2, npy(np.zeros(10**7, np.int8))),
+        (zipfile.ZIP_LZMA, npy(np.zeros(10**7, np.int8))),
+    ):
+        zipped(path, compression, x=member)
+
+        def refused() -> None:
+            for read in (read_array, read_vectors):
+                with pytest.raises(InvalidInputError, match="not an intact"):
+                    read(path, "x")
+
+        assert peak(refused) < 10**6
