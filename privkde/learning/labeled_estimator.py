@@ -47,7 +47,7 @@ class LabeledEstimator(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
                 check_classification_targets(targets)
             known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, SystemError) as error:  # the last from characters that do not exist
             raise InvalidInputError(without_values(str(error))) from None
         if not all(_can_be_written(label) for label in known.tolist()):
             raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")

@@ -47,8 +47,10 @@ def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
                 " (rows, dim)."
             )
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
-            rows, dim = header.shape
-            return StoredRows(path, _data_offset(path, info) + header.start, header.dtype, (rows, dim))
+            (rows, dim), begin = header.shape, _data_offset(path, info)
+            if begin + header.n_bytes > path.stat().st_size:
+                raise ValueError(f"array {name!r} goes on beyond the end of the file")
+            return StoredRows(path, begin + header.start, header.dtype, (rows, dim))
     return read_array(path, name)
 
 

@@ -949,7 +949,9 @@ def test_numbers_that_no_float_holds_are_refused_and_not_shown(huge: Any) -> Non
 
 def test_labels_of_characters_that_do_not_exist_are_refused() -> None:
     """A regression: they ended in a SystemError."""
-    labels = np.full(len(X), 0x110005, "<u4").view("<U1")
+    labels: Any = np.full(len(X), 0x110005, "<u4").view("<U1")
     for classes in (None, ("a", "b")):
         with pytest.raises(InvalidInputError, match="characters that do not exist"):
             PrivateClassifier(epsilon=4.0, classes=classes).fit(X, labels)
+    with pytest.raises(InvalidInputError):
+        PrivateClassifier(epsilon=4.0, classes=labels[:2]).fit(X, Y)

@@ -338,3 +338,14 @@ def test_no_more_is_unpacked_than_the_header(path: Path) -> None:
                     read(path, "x")
 
         assert peak(refused) < 10**6
+
+
+def test_vectors_that_go_on_beyond_the_end_of_the_file_are_refused(path: Path) -> None:
+    """The attack: the list of members, too, says that they are as long; they were mapped, and ended in a ValueError."""
+    zipped(path, x=header("<f4", (10**6, 3), bytes(120)))
+    content = bytearray(path.read_bytes())
+    listed = content.rfind(b"PK\x01\x02")
+    struct.pack_into("<I", content, listed + 24, len(header("<f4", (10**6, 3))) + 12 * 10**6)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="beyond the end of the file"):
+        read_vectors(path, "x")
