@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
+from accounting.errors import printable
 from accounting.releases.release import Release
 from privkde.cli.ledger_options import KEY_VARIABLE, add_ledger_options, ledger_key, open_ledger
 from privkde.cli.parsing import EXIT_EXCEEDED, Parser, read_plan, real, whole
@@ -227,7 +228,7 @@ def _seal(parsed: argparse.Namespace) -> None:
 def _backup(parsed: argparse.Namespace) -> None:
     with open_ledger(parsed) as ledger:
         head = ledger.backup(parsed.file)
-    print(f"{parsed.file}: {head.rows} rows, checked; head {head.digest}")
+    print(f"{printable(str(parsed.file))}: {head.rows} rows, checked; head {head.digest}")
 
 
 def _write_json(document: Any) -> None:

@@ -11,14 +11,14 @@ from rich.console import Console
 
 from accounting import InvalidInputError
 from privkde.cli.fit_command import add_collection_options, fit_from_file
-from privkde.cli.ledger_options import add_paying_options, ledger_file, paying
+from privkde.cli.ledger_options import add_paying_options, ledger_files, paying
 from privkde.cli.parsing import whole
 from privkde.display.progress import tracked
 from privkde.display.tables import counts_table, model_table
 from privkde.engines import ENGINES, Engine, ThroughFiles, engine
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.rounds import Collection, Terms
-from privkde.storage.files import require_apart, require_writable
+from privkde.storage.files import kept_by_sqlite, require_apart, require_outside, require_writable
 from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES
 from privkde.storage.report_register import ReportRegister, register_beside
@@ -102,6 +102,7 @@ def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
             raise InvalidInputError("--format is the format of packets; add --packets FOLDER.")
         fit_from_file(parsed, chosen)
         return
+    require_outside(parsed.output, parsed.packets)
     through = ThroughFiles(engine=chosen, folder=parsed.packets, suffix=f".{parsed.format or 'packets'}")
     parsed.path, parsed.public_seed = "faithful", parsed.public_seed or through.public_seed()
     fit_from_file(parsed, through)
@@ -118,7 +119,11 @@ def _from_packets(parsed: argparse.Namespace, chosen: Engine) -> None:
     if parsed.output is None and parsed.counts is None:
         raise InvalidInputError("nothing would be kept; add --counts FILE, -o MODEL, or both.")
     reports = parsed.reports or register_beside(parsed.announcement)
-    require_apart([parsed.output, parsed.counts, reports], [parsed.announcement, ledger_file(parsed)])
+    database, *beside = kept_by_sqlite(reports)
+    packets = [Path(name) for source in parsed.source if "://" not in source for name in chosen.matches(source)]
+    require_apart(
+        [parsed.output, parsed.counts, database], [parsed.announcement, *packets, *beside, *ledger_files(parsed)]
+    )
     for target in (parsed.output, parsed.counts, reports):
         if target is not None:
             require_writable(target)

@@ -20,7 +20,7 @@ from accounting import InvalidInputError, Plan
 from accounting.errors import printable
 from accounting.registry import AUTO
 from accounting.request import MODEL_CHOICES
-from privkde.cli.ledger_options import add_paying_options, ledger_file, paying
+from privkde.cli.ledger_options import add_paying_options, ledger_files, paying
 from privkde.cli.parsing import class_names, read_plan, real, whole
 from privkde.display.progress import tracked
 from privkde.display.tables import prediction_table, terms_table
@@ -32,7 +32,7 @@ from privkde.learning.scoring import Accuracy, measured
 from privkde.protocol.inputs import OUTSIDE, Rows
 from privkde.protocol.model import RULES, DensityModel, require_queries
 from privkde.protocol.rounds import SMALL_CLASSES
-from privkde.storage.datasets import holds, read_array, read_vectors, write_arrays
+from privkde.storage.datasets import holds, read_array, read_basis, read_vectors, write_arrays
 from privkde.storage.files import require_apart, require_writable, whole_file
 
 if TYPE_CHECKING:  # scikit-learn is loaded when it is needed
@@ -131,7 +131,7 @@ def _add_arrays(parser: argparse._ActionsContainer, *, vectors: str, labels: str
 
 def fit_from_file(parsed: argparse.Namespace, engine: Collector | None = None) -> None:
     """Collect from one user per row of a file and publish a model; without an engine, in this process."""
-    require_apart([parsed.output], [parsed.data, parsed.plan, parsed.basis, ledger_file(parsed)])
+    require_apart([parsed.output], [parsed.data, parsed.plan, parsed.basis, *ledger_files(parsed)])
     require_writable(parsed.output)
     plan = None if parsed.plan is None else _checked_plan(parsed)
     vectors = read_vectors(parsed.data, parsed.vectors)
@@ -186,16 +186,12 @@ def _refuse_options(plan: Plan, parsed: argparse.Namespace) -> None:
             )
 
 
-def _read_basis(parsed: argparse.Namespace) -> NDArray[Any]:
-    return read_array(parsed.basis, "basis")
-
-
 def _refuse_mismatch(plan: Plan, vectors: Rows, parsed: argparse.Namespace) -> None:
     """The plan must be for vectors of this length and for this many users, less those it allows to drop out."""
     users, dim = vectors.shape
     request, where = plan.request, f"array {parsed.vectors!r} of {str(parsed.data)!r}"
     if parsed.basis is not None:
-        dim, where = _read_basis(parsed).shape[-1], f"{where}, projected on --basis,"
+        dim, where = read_basis(parsed.basis, dim).shape[1], f"{where}, projected on --basis,"
     if dim != request.dim:
         raise InvalidInputError(f"the plan is for dim={request.dim} and {where} has dim={dim}; plan for that.")
     few = request.users
@@ -227,7 +223,7 @@ def _classifier(
         _refuse_labels(plan, labels, parsed)
     classes = None if parsed.classes is None else _declared(parsed.classes, labels)
     options = _options(parsed) | {"small_classes": parsed.small_classes, "engine": engine, "classes": classes}
-    basis = None if parsed.basis is None else _read_basis(parsed)
+    basis = None if parsed.basis is None else read_basis(parsed.basis, vectors.shape[1])
     if plan is None:
         asked = {name: getattr(parsed, name) for name in WITHOUT_PLAN if getattr(parsed, name) is not None}
         separate = asked.pop("separate_labels", False) or "label_epsilon" in asked
@@ -281,6 +277,7 @@ def _shown_warnings() -> Iterator[None]:
 
 def _predict(parsed: argparse.Namespace) -> None:
     if parsed.output is not None:
+        require_apart([parsed.output], [parsed.model, parsed.data])
         require_writable(parsed.output)
         if parsed.output.suffix not in PREDICTION_FORMATS:
             raise InvalidInputError(f"{parsed.output.name!r} must end in {' or '.join(PREDICTION_FORMATS)}; rename it.")
@@ -345,7 +342,7 @@ def _decode(parsed: argparse.Namespace) -> None:
         decoded = decode_classes(
             model.feature_sums(),
             vectors,
-            words.tolist(),
+            words,  # not a list, which takes far more memory
             k=parsed.k,
             contrast=parsed.contrast,
             progress=tracker.bar("decoding", vectors.shape[0]),

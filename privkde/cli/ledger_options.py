@@ -10,6 +10,7 @@ from pathlib import Path
 
 from accounting import InvalidInputError
 from privkde.ledger import Account, Ledger
+from privkde.storage.files import kept_by_sqlite
 
 VARIABLE = "PRIVKDE_LEDGER"
 KEY_VARIABLE = "PRIVKDE_LEDGER_KEY"
@@ -52,12 +53,13 @@ def ledger_key(path: Path | None) -> bytes | None:
     """The key in a file or in the environment; None without either."""
     if path is not None:
         return path.read_bytes().strip()
-    return os.environ.get(KEY_VARIABLE, "").encode() or None
+    return os.fsencode(os.environ.get(KEY_VARIABLE, "")) or None
 
 
-def ledger_file(parsed: argparse.Namespace) -> Path | None:
-    """The file of the ledger that pays, if it is one."""
-    return None if parsed.budget is None or "://" in parsed.ledger else Path(parsed.ledger)
+def ledger_files(parsed: argparse.Namespace) -> list[Path]:
+    """The files of the ledger, also if nothing is paid from it, and of its key: no output may take their place."""
+    key = [] if parsed.ledger_key is None else [parsed.ledger_key]
+    return key if "://" in parsed.ledger else key + kept_by_sqlite(Path(parsed.ledger))
 
 
 def open_ledger(parsed: argparse.Namespace, *, create: bool = False) -> Ledger:

@@ -25,7 +25,7 @@ from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
 from privkde.display.tables import compare_table, labels_table, ladder_table, models_table, plan_table
 from privkde.storage.datasets import StoredRows, holds, read_array, read_vectors
-from privkde.storage.files import require_writable, whole_file, write_text
+from privkde.storage.files import require_apart, require_writable, whole_file, write_text
 
 SAMPLE_QUERIES = 500
 
@@ -78,6 +78,7 @@ def add_field(parser: argparse.ArgumentParser, flag: str, field: Field, prefix: 
 
 
 def _plan(parsed: argparse.Namespace) -> None:
+    require_apart([parsed.output, parsed.plot], [parsed.sample])
     for path in (parsed.output, parsed.plot):
         if path is not None:
             require_writable(path)

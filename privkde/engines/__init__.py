@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,7 +34,8 @@ NAME = "charged-as.txt"
 class Engine(abc.ABC):
     """Runs a whole collection, users, shuffler and analyzer; it can also run clients and shuffler apart.
 
-    Equal seeds and equal packets give equal counts on every engine.
+    Equal seeds give equal counts on every engine, and so do equal packets, as long as no two of them that differ have
+    one id. Of such two an engine counts one: `local` the first, `beam` the one of the least SHA-256.
     """
 
     def play(
@@ -101,6 +102,10 @@ class Engine(abc.ABC):
             return released(announcement, counts, kept, most_users=most_users)
 
     @abc.abstractmethod
+    def matches(self, pattern: str) -> list[str]:
+        """The files that a name or pattern stands for."""
+
+    @abc.abstractmethod
     def _count(
         self,
         announcement: Announcement,
@@ -142,10 +147,10 @@ class ThroughFiles:
     engine: Engine
     folder: Path
     suffix: str = ".packets"
+    paid: str | None = None
+    """How the folder is called by the budget that paid for its answers, if one did (`charged`)."""
     _groups: dict[str, Path] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Where those of this collection are, with separate labels."""
-    _charged: set[Path] = field(default_factory=set, init=False, repr=False, compare=False)
-    """The folder of this collection, if a budget pays for it."""
 
     def __post_init__(self) -> None:
         require_choice("suffix", self.suffix, SUFFIXES)
@@ -157,12 +162,11 @@ class ThroughFiles:
         _require_faithful(path)
         announcement = users.announcement
         folder = self._place(announcement.group)
-        if (folder / NAME).exists() and folder not in self._charged:
+        if (folder / NAME).exists() and _name_of(folder / NAME) != self.paid:
             raise InvalidInputError(
                 f"the answers in folder {str(folder)!r} are charged to a budget; give the same budget, or take an empty"
                 " folder."
             )
-        self._charged.discard(folder)  # for one run
         folder.mkdir(parents=True, exist_ok=True)
         announce_once(folder, announcement)
         with ReportRegister(announcement.collection(), register_beside(folder / ANNOUNCEMENT)) as register:
@@ -179,7 +183,7 @@ class ThroughFiles:
         """Begin the folder, or go on with it, before a budget is charged for its answers; how the budget names it.
 
         The name is random digits, written to the folder when first asked for. What would refuse the answers, such as
-        another announcement, does so here.
+        another announcement, does so here. Whoever has then charged the budget goes on with `charged(name)`.
         """
         _require_faithful(path)
         folder = self.folder / "0"
@@ -196,14 +200,13 @@ class ThroughFiles:
             )
         with suppress(FileExistsError):
             write_text(file, secrets.token_hex(16), once=True)
-        name = file.read_bytes()
-        if re.fullmatch(rb"[0-9a-f]{32}", name) is None:
-            raise InvalidInputError(
-                f"{str(file)!r} does not hold 32 hexadecimal digits; restore it or take a new folder."
-            )
+        name = _name_of(file)
         announce_once(folder, announcement)
-        self._charged.add(folder)
-        return name.decode()
+        return name
+
+    def charged(self, name: str) -> ThroughFiles:
+        """This collector, for one run whose answers a budget has paid for by this name of the folder."""
+        return replace(self, paid=name)
 
     def require_empty(self, path: str) -> None:
         """Refuse what could not take the answers of separate labels, before labels are charged for and drawn."""
@@ -254,6 +257,14 @@ class ThroughFiles:
 def _require_faithful(path: str) -> None:
     if path != "faithful":
         raise InvalidInputError(f"path={path!r} sends no messages that could be written; use 'faithful'.")
+
+
+def _name_of(file: Path) -> str:
+    """How a budget calls a folder: what this file in it holds."""
+    name = file.read_bytes()
+    if re.fullmatch(rb"[0-9a-f]{32}", name) is None:
+        raise InvalidInputError(f"{str(file)!r} does not hold 32 hexadecimal digits; restore it or take a new folder.")
+    return name.decode()
 
 
 def _expected(users: Users, suffix: str) -> dict[str, int]:

@@ -106,6 +106,12 @@ class BeamEngine(Engine):
         """All workers must see `folder`, and be able to link files in it."""
         self._played(users, stream, progress, folder=folder.resolve(), suffix=suffix)
 
+    def matches(self, pattern: str) -> list[str]:
+        """See `Engine`."""
+        absolute = pattern if "://" in pattern else os.path.abspath(pattern)  # Beam does not expand a bare file name
+        (match,) = FileSystems.match([absolute])
+        return [metadata.path for metadata in match.metadata_list]
+
     def _count(
         self,
         announcement: Announcement,
@@ -118,7 +124,7 @@ class BeamEngine(Engine):
 
         Workers get the ids of reports that were counted before, and leave those that are new, as lines of files.
         """
-        names = matched(files, _matching)
+        names = matched(files, self.matches)
 
         def build(pipeline: Any, place: str) -> Any:
             with FileSystems.create(f"{place}.known", compression_type=PLAIN) as known:
@@ -240,12 +246,6 @@ def _unknown(options: Sequence[str]) -> list[str]:
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     (parser,) = parsers
     return list(parser.parse_known_args(list(options))[1])
-
-
-def _matching(pattern: str) -> list[str]:
-    absolute = pattern if "://" in pattern else os.path.abspath(pattern)  # Beam does not expand a bare file name
-    (match,) = FileSystems.match([absolute])
-    return [metadata.path for metadata in match.metadata_list]
 
 
 @contextmanager

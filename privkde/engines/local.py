@@ -83,6 +83,10 @@ class LocalEngine(Engine):
 
         in_blocks(work, users.index, users.announcement.n_instances, progress)
 
+    def matches(self, pattern: str) -> list[str]:
+        """See `Engine`."""
+        return [pattern] if Path(pattern).is_file() else glob(pattern)
+
     def _count(
         self,
         announcement: Announcement,
@@ -93,7 +97,7 @@ class LocalEngine(Engine):
     ) -> PartialCounts:
         """One file after the other; of packets with the same id the first is counted."""
         counts = counter.nothing
-        for name in matched(files, lambda pattern: [pattern] if Path(pattern).is_file() else glob(pattern)):
+        for name in matched(files, self.matches):
             part = counter.of_all(read_packets(name, counter.longest), register)
             counts += part
             if progress is not None:

@@ -26,7 +26,7 @@ class Term:
 def decode_classes(
     sums: FeatureSums,
     vocabulary: Rows,
-    words: Sequence[str],
+    words: Sequence[str] | NDArray[np.str_],
     *,
     k: int = 3,
     contrast: bool = False,

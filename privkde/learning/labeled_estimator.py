@@ -19,6 +19,7 @@ from privkde.learning.model_card import ModelCard
 from privkde.learning.private_estimator import PrivateEstimator, without_values
 from privkde.learning.ranking import Ranking
 from privkde.protocol.model import Floats, Label
+from privkde.storage.arrays import has_characters_only
 
 
 class UndeclaredClassesWarning(UserWarning):
@@ -36,6 +37,8 @@ class LabeledEstimator(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
         """The public classes and each label's number among them."""
         if targets.dtype.kind not in "biufUO":
             raise InvalidInputError(f"labels have type {targets.dtype}; give texts, numbers or truth values.")
+        if not has_characters_only(targets):
+            raise InvalidInputError("labels hold characters that do not exist; read them again.")
         if isinstance(self.classes, int | np.integer):
             raise InvalidInputError(
                 f"classes={self.classes} is a number; give the classes, for instance range({self.classes})."
@@ -44,7 +47,7 @@ class LabeledEstimator(ClassifierMixin, PrivateEstimator):  # type: ignore[misc]
             with np.errstate(invalid="ignore"):  # numbers that no integer equals are refused, not warned of
                 check_classification_targets(targets)
             known = np.unique(targets if self.classes is None else np.asarray(list(self.classes)))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, SystemError) as error:  # the last from characters that do not exist
             raise InvalidInputError(without_values(str(error))) from None
         if not all(_can_be_written(label) for label in known.tolist()):
             raise InvalidInputError("a class has a name that is not text in UTF-8; rename it.")

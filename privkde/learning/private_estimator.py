@@ -151,6 +151,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
                 budget.require_enough(collection)  # before the folder is made
                 folder = collector.begun(announcements[0], self.path)
             budget.begin(collection, folder=folder)
+            if isinstance(collector, ThroughFiles) and folder is not None:
+                collector = collector.charged(folder)
         for position, (announcement, number) in enumerate(zip(announcements, collection.released, strict=True)):
             index = groups[number]
             users = Users(announcement=announcement, rows=rows, index=index, classes=classes, outside=self.outside)
@@ -189,6 +191,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             raise TypeError(without_values(str(error))) from None
         except ValueError as error:
             raise InvalidInputError(without_values(str(error))) from None
+        except OverflowError:
+            raise InvalidInputError("a number in the vectors is too large for a float; give finite numbers.") from None
 
     def __sklearn_tags__(self) -> Any:
         """Fits differ from each other unless they are seeded."""

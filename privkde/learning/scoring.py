@@ -43,7 +43,7 @@ def measured(predicted: NDArray[Any], labels: NDArray[Any]) -> Accuracy:
         raise InvalidInputError(
             f"{len(predicted)} predictions for labels of shape {labels.shape}; give one label for each vector."
         )
-    if (predicted.dtype.kind == "U") != (labels.dtype.kind == "U"):
+    if labels.dtype.kind not in "biufU" or (predicted.dtype.kind == "U") != (labels.dtype.kind == "U"):
         raise InvalidInputError(
             f"labels of type {labels.dtype} cannot be compared with predicted classes of type {predicted.dtype};"
             " use the classes that the model was fitted with."

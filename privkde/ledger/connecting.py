@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from accounting import InvalidInputError
 from privkde.ledger.refusals import LedgerUnavailableError
+from privkde.storage.files import resolved
 
 PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
@@ -113,7 +114,7 @@ def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
             raise LedgerUnavailableError(f"there is no ledger at {shown!r}; `privkde budget create` makes one.")
         if not path.parent.is_dir():
             raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first.")
-    url = sa.URL.create("sqlite+pysqlite", database=str(path.resolve()))
+    url = sa.URL.create("sqlite+pysqlite", database=str(resolved(path)))
     engine = sa.create_engine(url, hide_parameters=True, pool_timeout=PATIENCE, connect_args={"timeout": PATIENCE})
     sa.event.listen(engine, "connect", _set_up_file)
     sa.event.listen(engine, "begin", _begin_file)

@@ -61,6 +61,7 @@ class Announcement:
         require_integer("instances", self.n_instances, low=1, high=MOST_INSTANCES)
         public_stream(self.public_seed)
         self.kernel_choice().require_room()
+        object.__setattr__(self, "bandwidth", float(self.bandwidth))  # 1 and 1.0 are one collection, of one id
 
     def kernel_choice(self) -> KernelChoice:
         """The kernel family, as planned."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,6 +190,9 @@ class Shuffler:
     protects. A shuffler whose own `stream` is seeded protects nobody, and takes packets that are marked as seeded;
     others refuse them.
 
+    An exception while a report is counted, or counts are released, such as one that a handler of signals raises, leaves
+    it unknown what was counted. The shuffler then refuses everything, and a new one begins again.
+
     A report is not a person: somebody who sends packets with many ids counts as many users. Where a user may send
     nothing (all protocols but `rr`), empty packets are enough, and as many as the noise counts on isolate a victim. So
     plan for as many `colluders`, or let only enrolled persons send: `admit` is asked for the token that comes with each
@@ -209,7 +215,7 @@ class Shuffler:
         self._admit = admit
         self._require_asking()
         self._lock, self._process = threading.Lock(), process_identity()
-        self._secret = True
+        self._interrupted, self._secret = False, True
         self._forget()
         self.rejected = 0
         self.repeated = 0
@@ -222,19 +228,22 @@ class Shuffler:
         self._refuse_copies()
         counted = self._admission.counts(packet)
         with self._lock:  # threads may share a shuffler
+            self._refuse_interrupted()
             if counted is not None and counted.packet_id in self._register:
                 self.repeated += 1
                 return False
             if counted is None or not self._admitted(token):
                 self.rejected += 1
                 return False
-            if not self._register.add(counted.packet_id):  # another one with the same file was faster
-                self.repeated += 1
-                return False
-            self._tally.include(counted.tally)
-            self._n_users += 1
-            self._secret = self._secret and counted.secret
-            return True
+            self._register.begin()
+            with self._whole():
+                if self._register.add(counted.packet_id):
+                    self._tally.include(counted.tally)
+                    self._n_users += 1
+                    self._secret = self._secret and counted.secret
+                    return True
+            self.repeated += 1  # another one with the same file was faster
+            return False
 
     def release(self) -> bytes:
         """One packet with everybody's messages, shuffled; the shuffler then keeps the reports' ids, and their counts.
@@ -244,16 +253,34 @@ class Shuffler:
         """
         self._refuse_copies()
         with self._lock:
+            self._refuse_interrupted()
             refuse_too_few(self._n_users, self._request, self.rejected, self.repeated)
             (release_id,) = new_ids(1, self._stream)
             counted = Counted(self._n_users, self._tally, release_id, self._stream.secret and self._secret)
             packet = self._wire.encode(counted, lambda count: permutation(count, self._stream))
             n_users, (ones, zeros) = counted.n_users, (counted.tally.ones, counted.tally.zeros)
-            self._register.release(
-                CountedRelease(release_id=release_id, n_users=n_users, secret=counted.secret, ones=ones, zeros=zeros)
-            )
-            self._forget()
+            with self._whole():
+                self._register.release(
+                    CountedRelease(
+                        release_id=release_id, n_users=n_users, secret=counted.secret, ones=ones, zeros=zeros
+                    )
+                )
+                self._forget()
             return packet
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What happens in here happens to its end, or nothing does any more."""
+        self._interrupted = True
+        yield
+        self._interrupted = False  # not after an exception
+
+    def _refuse_interrupted(self) -> None:
+        if self._interrupted:
+            raise InvalidInputError(
+                "the shuffler was interrupted while it counted; open its register again and make a new shuffler, to"
+                " which clients send again whose reports were not released."
+            )
 
     def _admitted(self, token: bytes | None) -> bool:
         self._require_asking()
@@ -280,35 +307,77 @@ class Shuffler:
         self._secret = True
 
 
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What an analyzer has counted at one moment."""
+
+    tally: Tally
+    n_users: int = 0
+    secret: bool = True
+    releases: frozenset[bytes] = frozenset()
+
+
 class Analyzer:
     """Counts messages (Algorithm 1, analyzer): in any order, in any number of pieces, over any number of machines.
 
     Counts can be added, merged, saved and loaded; sums are published only for enough users. A release is counted once:
     a packet that repeats it is counted in `repeated` alone. `secret` says whether all that was counted was marked as
-    drawn from secret randomness; whether clients told the truth, nobody can see.
+    drawn from secret randomness; whether clients told the truth, nobody can see. Threads may share it: a release is
+    counted whole or not at all, whatever interrupts it. Of what belongs together, take one `snapshot`.
     """
 
     def __init__(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self._wire = announcement.wire_format()
-        self.tally = Tally.nothing((announcement.n_instances,))
-        self.n_users = 0
-        self.secret = True
-        self.releases: frozenset[bytes] = frozenset()
+        self._lock = threading.RLock()
+        self._total = Total(Tally.nothing((announcement.n_instances,)))  # replaced as one, and never changed
         self.rejected = 0
         self.repeated = 0
+
+    @property
+    def tally(self) -> Tally:
+        """How many ones and zeros were counted in each instance."""
+        return self._total.tally
+
+    @property
+    def n_users(self) -> int:
+        """How many users sent them."""
+        return self._total.n_users
+
+    @property
+    def secret(self) -> bool:
+        """Whether all of it was marked as drawn from secret randomness."""
+        return self._total.secret
+
+    @property
+    def releases(self) -> frozenset[bytes]:
+        """The ids of what was counted."""
+        return self._total.releases
+
+    def snapshot(self) -> Analyzer:
+        """A copy with all that was counted up to one moment; what others count later changes nothing in it."""
+        with self._lock:
+            return copy.copy(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= state
+        self._lock = threading.RLock()
 
     def receive(self, packet: bytes) -> bool:
         """Count a released packet; False (and counted) if it is malformed or repeated. It then changes no count."""
         counted = _counted(self._wire, packet)
-        if counted is not None and counted.packet_id in self.releases:
-            self.repeated += 1
-            return False
-        if counted is not None:
+        with self._lock:
+            if counted is None:
+                self.rejected += 1
+                return False
+            if counted.packet_id in self.releases:
+                self.repeated += 1
+                return False
             self.add(counted.tally, counted.n_users, secret=counted.secret, releases=[counted.packet_id])
             return True
-        self.rejected += 1
-        return False
 
     def add(self, tally: Tally, n_users: int, *, secret: bool = False, releases: Sequence[bytes] | None = None) -> None:
         """Add counts that were already summed over `n_users` users; unless said so, their draws were not secret.
@@ -318,10 +387,6 @@ class Analyzer:
         named = frozenset(new_ids(1, private_randomness()) if releases is None else releases)
         if n_users and not named:
             raise InvalidInputError(f"counts of {n_users} users were given as of no release; name what was summed.")
-        if self.releases & named:
-            raise InvalidInputError(
-                "a release would be counted twice; merge analyzers that counted different releases, each once."
-            )
         shape = (self._wire.n_instances,)
         if tally.ones.shape != shape or tally.zeros.shape != shape:
             raise InvalidInputError(f"counts of shape {tally.ones.shape} were given; this collection has {shape}.")
@@ -331,43 +396,52 @@ class Analyzer:
                 raise InvalidInputError(
                     f"counts must be whole numbers from 0 to {MOST_COUNTED}; count the messages again."
                 )
-        self.tally += Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
-        self.n_users += n_users
-        self.secret = self.secret and (secret or not n_users)
-        self.releases |= named
+        added = Tally(tally.ones.astype(np.int64), tally.zeros.astype(np.int64))
+        with self._lock:
+            before = self._total
+            if before.releases & named:
+                raise InvalidInputError(
+                    "a release would be counted twice; merge analyzers that counted different releases, each once."
+                )
+            marked = before.secret and (secret or not n_users)
+            self._total = Total(before.tally + added, before.n_users + n_users, marked, before.releases | named)
 
     def merge(self, other: Analyzer) -> None:
         """Add everything that another analyzer of the same collection counted."""
         if other._wire != self._wire:
             raise InvalidInputError("the other analyzer belongs to another collection; merge within one only.")
-        self.add(other.tally, other.n_users, secret=other.secret, releases=[*other.releases])
-        self.rejected += other.rejected
-        self.repeated += other.repeated
+        counted = other.snapshot()
+        with self._lock:
+            self.add(counted.tally, counted.n_users, secret=counted.secret, releases=[*counted.releases])
+            self.rejected += counted.rejected
+            self.repeated += counted.repeated
 
     def sums(self) -> NDArray[np.float64]:
         """F̃ = (2B̃ − n)R for every instance; refused below the number of users that the noise counts on."""
-        refuse_too_few(self.n_users, self.announcement.plan.request)
-        if self._wire.dense and not np.all(self.tally.ones + self.tally.zeros == self.n_users):
+        total = self._total
+        refuse_too_few(total.n_users, self.announcement.plan.request)
+        if self._wire.dense and not np.all(total.tally.ones + total.tally.zeros == total.n_users):
             raise InvalidInputError(
-                f"some instance does not hold exactly one message of each of the {self.n_users} users;"
+                f"some instance does not hold exactly one message of each of the {total.n_users} users;"
                 " messages were lost or added on the way, so nothing may be published."
             )
         bound = self.announcement.plan.request.facts().bound
-        estimate = self.announcement.bitsum().estimate(self.tally, self.n_users)
-        return (2.0 * estimate - self.n_users) * bound
+        estimate = self.announcement.bitsum().estimate(total.tally, total.n_users)
+        return (2.0 * estimate - total.n_users) * bound
 
     def save(self, path: str | Path) -> None:
         """Write the counts, whole or not at all, to continue later."""
+        counted = self.snapshot()
         document = {
             "schema": COUNTS_SCHEMA,
-            "announcement": self.announcement.to_json(),
-            "n_users": self.n_users,
-            "rejected": self.rejected,
-            "repeated": self.repeated,
-            "secret": self.secret,
-            "releases": sorted(release.hex() for release in self.releases),
+            "announcement": counted.announcement.to_json(),
+            "n_users": counted.n_users,
+            "rejected": counted.rejected,
+            "repeated": counted.repeated,
+            "secret": counted.secret,
+            "releases": sorted(release.hex() for release in counted.releases),
         }
-        write_container(Path(path), document, {"ones": self.tally.ones, "zeros": self.tally.zeros})
+        write_container(Path(path), document, {"ones": counted.tally.ones, "zeros": counted.tally.zeros})
 
     @staticmethod
     def load(path: str | Path) -> Analyzer:

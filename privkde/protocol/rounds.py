@@ -90,6 +90,7 @@ class Terms:
             )
         largest = self.plan_request(MOST_USERS)
         KernelChoice.planned(largest, bandwidth=self.bandwidth, projection=self.projection)
+        object.__setattr__(self, "bandwidth", float(self.bandwidth))
         public_stream(self.public_seed)
         if self.basis is not None:
             require_basis(self.basis, largest.dim)
@@ -290,12 +291,14 @@ class Collection:
         self._require(Round.COLLECTION)
         require_integer("position", position, low=0, high=len(self.analyzers) - 1)
         mine, enrolled = self.analyzers[position], int(self.enrolled[self.released[position]])
-        if mine.n_users + analyzer.n_users > enrolled:
+        counted = analyzer.snapshot()
+        together = mine.n_users + counted.n_users
+        if together > enrolled:
             raise InvalidInputError(
-                f"{mine.n_users + analyzer.n_users} users would be counted and {enrolled} enrolled;"
+                f"{together} users would be counted and {enrolled} enrolled;"
                 " somebody was counted twice or never enrolled."
             )
-        mine.merge(analyzer)
+        mine.merge(counted)
 
     def identity(self) -> str:
         """Names the collection: 64 hexadecimal digits; without groups those in its packets, once its plan is fixed."""
@@ -317,14 +320,15 @@ class Collection:
         published.
         """
         self._require(Round.COLLECTION)
-        private = private and all(analyzer.secret for analyzer in self.analyzers)
-        sums = np.stack([analyzer.sums() for analyzer in self.analyzers])
+        analyzers = [analyzer.snapshot() for analyzer in self.analyzers]  # which may still be given packets
+        private = private and all(analyzer.secret for analyzer in analyzers)
+        sums = np.stack([analyzer.sums() for analyzer in analyzers])
         every = self.terms.labels
         labels = every if self.terms.n_groups == 1 else tuple(every[number] for number in self.released)
         model = DensityModel(
-            announcements=tuple(analyzer.announcement for analyzer in self.analyzers),
+            announcements=tuple(analyzer.announcement for analyzer in analyzers),
             sums=sums,
-            n_users=tuple(analyzer.n_users for analyzer in self.analyzers),
+            n_users=tuple(analyzer.n_users for analyzer in analyzers),
             contract=self.contract(private=private),
             private=private,
             labels=labels,

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import InvalidInputError
-from privkde.storage.arrays import read_header, read_plain
-from privkde.storage.columns import PARQUET, column_names, read_labels, read_matrix
+from accounting.kernels import MOST_DIMENSIONS
+from privkde.storage.arrays import ArrayHeader, has_characters_only, read_header, read_plain
+from privkde.storage.columns import AND_MORE, PARQUET, TIMES_THE_FILE, column_names, read_labels, read_matrix
 from privkde.storage.files import reading, whole_file
 from privkde.storage.user_blocks import Index
 
@@ -39,26 +40,56 @@ def read_vectors(path: Path, name: str) -> StoredRows | NDArray[np.floating]:
     if path.suffix == PARQUET:
         return read_matrix(path, name)
     with _reading(path), zipfile.ZipFile(path) as archive:
-        info = _member(archive, path, name)
-        with archive.open(info) as member:
-            header = read_header(member, info)
+        info, header = _member(archive, path, name)
         if len(header.shape) != 2 or header.dtype.kind != "f":
             raise InvalidInputError(
                 f"array {name!r} of {str(path)!r} has shape {header.shape} and type {header.dtype}; vectors are real,"
                 " (rows, dim)."
             )
         if info.compress_type == zipfile.ZIP_STORED and not header.fortran:
-            rows, dim = header.shape
-            return StoredRows(path, _data_offset(path, info) + header.start, header.dtype, (rows, dim))
+            (rows, dim), begin = header.shape, _data_offset(path, info)
+            if begin + header.n_bytes > path.stat().st_size:
+                raise ValueError(f"array {name!r} goes on beyond the end of the file")
+            return StoredRows(path, begin + header.start, header.dtype, (rows, dim))
     return read_array(path, name)
 
 
 def read_array(path: Path, name: str) -> NDArray[Any]:
-    """A small array or column, such as labels; nothing is unpickled."""
+    """An array of numbers or texts, or a column, such as labels; its memory is limited by the file's size."""
     if path.suffix == PARQUET:
         return read_labels(path, name)
     with _reading(path), zipfile.ZipFile(path) as archive:
-        return read_plain(archive, _member(archive, path, name))
+        info, header = _member(archive, path, name)
+        _require_plain(path, name, header)
+        array = read_plain(archive, info)
+    if not has_characters_only(array):
+        raise InvalidInputError(f"array {name!r} of {str(path)!r} holds characters that do not exist; write it again.")
+    return array
+
+
+def read_basis(path: Path, dim: int) -> NDArray[Any]:
+    """The matrix `basis` of an archive, with a row for each entry of a vector; another shape is refused unread."""
+    with _reading(path), zipfile.ZipFile(path) as archive:
+        _, header = _member(archive, path, "basis")
+    if len(header.shape) != 2 or not 1 <= header.shape[1] <= header.shape[0] == dim <= MOST_DIMENSIONS:
+        raise InvalidInputError(
+            f"array 'basis' of {str(path)!r} has shape {header.shape} and vectors have {dim} entries; give a matrix"
+            f" ({dim}, r) with 1 ≤ r ≤ {dim}."
+        )
+    return read_array(path, "basis")
+
+
+def _require_plain(path: Path, name: str, header: ArrayHeader) -> None:
+    """Refuse by its header what is neither numbers nor texts, or far larger than the file that it comes from."""
+    where = f"array {name!r} of {str(path)!r}"
+    if header.dtype.kind not in "biufUS":
+        raise InvalidInputError(f"{where} has type {header.dtype}; give numbers or texts.")
+    most = TIMES_THE_FILE * path.stat().st_size + AND_MORE
+    if header.n_bytes > most:
+        raise InvalidInputError(
+            f"{where} takes more than {most:,} bytes, {TIMES_THE_FILE} times the size of the file and"
+            f" {AND_MORE >> 20} MiB; if that is right, write it uncompressed, by numpy.savez."
+        )
 
 
 def holds(path: Path, name: str) -> bool:
@@ -80,12 +111,14 @@ def _reading(path: Path) -> AbstractContextManager[None]:
     return reading(lambda error: InvalidInputError(f"{intact} ({error}); write it with numpy.savez, or as Parquet."))
 
 
-def _member(archive: zipfile.ZipFile, path: Path, name: str) -> zipfile.ZipInfo:
+def _member(archive: zipfile.ZipFile, path: Path, name: str) -> tuple[zipfile.ZipInfo, ArrayHeader]:
     held = archive.namelist()
     if f"{name}.npy" not in held:
         names = ", ".join(member.removesuffix(".npy") for member in held) or "none"
         raise InvalidInputError(f"{str(path)!r} has no array {name!r}; it has {names}.")
-    return archive.getinfo(f"{name}.npy")
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as member:
+        return info, read_header(member, info)
 
 
 def _data_offset(path: Path, info: zipfile.ZipInfo) -> int:

@@ -45,15 +45,37 @@ def require_writable(path: Path) -> None:
         ) from error
 
 
+def resolved(path: Path) -> Path:
+    """The file that a path leads to, through all links."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise InvalidInputError(f"the links of {str(path)!r} lead nowhere; choose another path.") from error
+
+
+def kept_by_sqlite(path: Path) -> list[Path]:
+    """A database and what SQLite keeps beside it while it is used: log, index of the log, journal."""
+    return [Path(f"{resolved(path)}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+
+
 def require_apart(written: Iterable[Path | None], others: Iterable[Path | None]) -> None:
     """Refuse a command that would write one of its files over another one that it names."""
-    targets = [path.resolve() for path in written if path is not None]
-    named = targets + [path.resolve() for path in others if path is not None]
+    targets = [resolved(path) for path in written if path is not None]
+    named = targets + [resolved(path) for path in others if path is not None]
     for target in targets:
         if named.count(target) > 1:
             raise InvalidInputError(
                 f"{str(target)!r} would be written and is named for something else; choose another."
             )
+
+
+def require_outside(path: Path, folder: Path) -> None:
+    """Refuse a file that would be written into a folder, or in its place."""
+    target, kept = resolved(path), resolved(folder)
+    if kept in (target, *target.parents) or target in kept.parents:
+        raise InvalidInputError(
+            f"{str(target)!r} would be written into folder {str(kept)!r}, which holds answers only; choose another."
+        )
 
 
 def _temporary(path: Path) -> Path:
@@ -119,7 +141,7 @@ def whole_folder(path: Path, own: Sequence[str]) -> Iterator[Path]:
 
     A folder that is there already is replaced if all its files match the patterns `own`.
     """
-    target = path.resolve()
+    target = resolved(path)
     require_replaceable(target, own)
     temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=TEMPORARY))
     try:

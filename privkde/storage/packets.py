@@ -18,7 +18,7 @@ from accounting import InvalidInputError
 from accounting.errors import require_choice
 from privkde.storage import columns
 from privkde.storage.container import DamagedFileError
-from privkde.storage.files import TEMPORARY, whole_file
+from privkde.storage.files import TEMPORARY, resolved, whole_file
 
 SUFFIXES = (".packets", *columns.FORMATS)
 COLUMN = "packet"
@@ -69,7 +69,7 @@ def matched(patterns: Sequence[str], matches: Callable[[str], Iterable[str]]) ->
         names += whole
     for name in names:
         suffix_of(name)
-    for place, times in Counter(name if "://" in name else str(Path(name).resolve()) for name in names).items():
+    for place, times in Counter(name if "://" in name else str(resolved(Path(name))) for name in names).items():
         if times > 1:
             raise InvalidInputError(f"the file {place!r} is named {times} times; name each file of packets once.")
     return names

@@ -9,6 +9,7 @@ were released.
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 import sqlite3
 import threading
@@ -69,7 +70,10 @@ class ReportRegister:
         self._lock = threading.RLock()
         with self._errors():
             self._database = sqlite3.connect(
-                path or "", timeout=PATIENCE, isolation_level=None, check_same_thread=False
+                "" if path is None else os.path.abspath(path),
+                timeout=PATIENCE,
+                isolation_level=None,
+                check_same_thread=False,
             )
         try:
             with self._errors():
@@ -125,6 +129,11 @@ class ReportRegister:
         with self._errors():
             return bool(self._number("SELECT COUNT(*) FROM reports WHERE id = ?", report))
 
+    def begin(self) -> None:
+        """From here on nobody else writes the file, until the next release or until what was added is forgotten."""
+        with self._errors():
+            self._begin()
+
     def add(self, report: bytes) -> bool:
         """Take a report for the next release; False if there was one with this id."""
         with self._errors():
@@ -144,8 +153,7 @@ class ReportRegister:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Nobody else writes the file meanwhile; what is not released at the end is forgotten."""
-        with self._errors():
-            self._begin()
+        self.begin()
         try:
             yield
         finally:

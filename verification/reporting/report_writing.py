@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from accounting import InvalidInputError
-from privkde.storage.files import require_replaceable, whole_folder
+from privkde.storage.files import require_replaceable, resolved, whole_folder
 from privkde.storage.json_text import parsed_json, read_json
 from verification.reporting import deployment_registry
 from verification.reporting.document import SCHEMA, AuditReport, environment
@@ -26,7 +26,7 @@ PRINT = "for a PDF, print report.html."
 
 def require_ready(output: Path) -> None:
     """Raise `InvalidInputError` if no report could be written there; call it before an audit begins."""
-    require_replaceable(output.resolve(), FILES + EARLIER_FILES)
+    require_replaceable(resolved(output), FILES + EARLIER_FILES)
     shown_matrix(output)
 
 

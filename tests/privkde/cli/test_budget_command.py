@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sqlite3
 from pathlib import Path
@@ -284,3 +285,27 @@ def test_a_key_from_a_file_or_the_environment(
     assert "all of it again" not in run(capsys, "verify")
     monkeypatch.setenv("PRIVKDE_LEDGER_KEY", "short-secret")
     assert "short-secret" not in refuse(capsys, "budget", "verify")
+
+
+def test_a_key_is_any_bytes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A regression: bytes that are no text ended in a traceback."""
+    key = bytes(range(128, 168))
+    run(capsys, *CREATE)
+    monkeypatch.setenv("PRIVKDE_LEDGER_KEY", os.fsdecode(key))
+    run(capsys, "seal")
+    monkeypatch.delenv("PRIVKDE_LEDGER_KEY")
+    Path("key").write_bytes(key)
+    run(capsys, *CHARGE, "--ledger-key", "key")
+
+
+def test_a_link_to_itself_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("loop").symlink_to("loop")
+    assert "lead nowhere" in refuse(capsys, "budget", *CREATE, "--ledger", "loop")
+    assert "no ledger" in refuse(capsys, "budget", "show", "--ledger", "loop")
+
+
+def test_names_of_files_are_not_obeyed_by_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, *CREATE)
+    text = run(capsys, "backup", "\x1b[31m\nred.bk")
+    assert text.startswith(r"\x1b[31m\nred.bk: 1 rows")
+    assert text.count("\n") == 1

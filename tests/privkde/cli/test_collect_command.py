@@ -112,3 +112,51 @@ def test_seeded_packets_are_refused_unless_they_are_asked_for_and_no_option_call
     assert "not private" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main([*collect(shop, "seeded"), "-o", model, "--draws", "secret"])
+
+
+NAMED = {
+    "monday.packets": [],
+    "tuesday.packets": [],
+    "key": ["--ledger-key", "key"],
+    "l.sqlite": ["--ledger", "l.sqlite"],
+    "l.sqlite-wal": ["--ledger", "l.sqlite"],
+    "l.sqlite-shm": ["--ledger", "l.sqlite"],
+    "l.sqlite-journal": ["--ledger", "l.sqlite"],
+    "shop.json.reports-journal": [],
+    "kept-wal": ["--reports", "kept"],
+    "linked": [],
+}
+
+
+@pytest.mark.parametrize("target", NAMED)
+@pytest.mark.parametrize("flag", ["--counts", "-o"])
+@pytest.mark.parametrize("source", ["monday.packets tuesday.packets", "*day.packets"])
+def test_no_output_takes_the_place_of_what_the_command_needs(
+    *,
+    shop: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    flag: str,
+    source: str,
+) -> None:
+    """The attack: counts took the place of the packets, and a model that of the ledger's log or key."""
+    monkeypatch.chdir(shop)
+    (shop / "linked").symlink_to(shop / "monday.packets")
+    (shop / "key").write_text("k" * 40, encoding="utf-8")
+    before = {path.name: path.read_bytes() for path in shop.iterdir()}
+    command = ["collect", *source.split(), "--announcement", "shop.json", *NAMED[target], flag, target]
+    assert "is named for something else" in refuse(capsys, *command)
+    assert {path.name: path.read_bytes() for path in shop.iterdir()} == before
+
+
+def test_a_register_is_a_file_whatever_its_name(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite would keep `:memory:` nowhere, so that reports were counted again."""
+    monkeypatch.chdir(shop)
+    assert main([*collect(shop, "monday"), "--reports", ":memory:"]) == 0
+    assert (shop / ":memory:").exists()
+
+
+def test_packets_that_are_a_link_to_itself_are_refused(shop: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (shop / "loop.packets").symlink_to(shop / "loop.packets")
+    assert "lead nowhere" in refuse(capsys, *collect(shop, "loop"))

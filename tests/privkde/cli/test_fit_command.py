@@ -35,6 +35,8 @@ PLAN = [
 CLASSES = ["--classes", "2", "--epsilon", "8", "--label-epsilon", "4"]
 
 Arrays = dict[str, NDArray[Any]]
+NOWHERE = np.full(USERS, 0x110005, "<u4").view("<U1")
+"""Texts of a character that does not exist."""
 
 
 def arrays(seed: int = 5) -> Arrays:
@@ -364,9 +366,9 @@ def damaged_rows() -> NDArray[np.float32]:
         ({"y_train": arrays()["y_train"][:90]}, "classes", "labels of shape (90,) for 600 users"),
         ({"y_train": np.arange(USERS) % 3}, "classes", "--classes holds texts and the labels are numbers"),
         ({"y_train": np.where(np.arange(USERS) == 9, "west", arrays()["y_train"])}, "classes", "the label of row 9 is"),
-        ({"y_train": arrays()["y_train"].astype(object)}, "classes", "arrays"),
+        ({"y_train": arrays()["y_train"].astype(object)}, "classes", "has type object; give numbers or texts"),
         ({"y_train": arrays()["y_train"].astype(bytes)}, "classes", "labels have type |S5; give texts"),
-        ({"y_train": np.arange(USERS) + 0.123j}, "classes", "labels have type complex128; give texts"),
+        ({"y_train": np.arange(USERS) + 0.123j}, "classes", "has type complex128; give numbers or texts"),
         ({"X_train": np.full((USERS, DIM), "secret")}, "density", "type <U6; vectors are real"),
     ],
 )
@@ -436,6 +438,8 @@ def test_bad_options_of_fit(
         ("predict classes.model data.npz --rule best", "--rule"),
         ("predict classes.model data.npz -o predictions.txt", "must end in .csv or .npz"),
         ("predict classes.model data.npz -o missing/predictions.csv", "does not exist"),
+        ("predict classes.model data.npz -o data.npz", "is named for something else"),
+        ("predict classes.model data.npz -o classes.model", "is named for something else"),
         ("predict density.model data.npz --rule mean", "has no classes"),
         ("decode classes.model data.npz -k 0", "k=0"),
         ("decode classes.model data.npz --words X", "give words"),
@@ -459,6 +463,8 @@ def test_bad_options_of_predict_and_decode(
         ({"X_test": arrays()["X_test"][:0]}, "has no rows"),
         ({"X_test": np.full((2, DIM), np.inf, np.float32)}, "row 0 has an entry"),
         ({"y_test": np.arange(50)}, "cannot be compared"),
+        ({"y_test": np.zeros(50, "M8[D]")}, "give numbers or texts"),
+        ({"y_test": NOWHERE[:50]}, "characters that do not exist"),
     ],
 )
 def test_bad_queries(
@@ -575,15 +581,16 @@ def test_one_report_too_many_spends_nothing(
     assert "601 reports came" in refuse(capsys, *both)
 
 
-@pytest.mark.parametrize("other", ["ledger", "data", "plan"])
+@pytest.mark.parametrize("other", ["ledger", "data", "plan", "key"])
 def test_a_model_takes_no_other_files_place(
-    shop: Path, budgets: Path, capsys: pytest.CaptureFixture[str], other: str
+    shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str
 ) -> None:
     """A regression: the model replaced the ledger that had paid for it."""
-    named = {"ledger": budgets, "data": shop / "data.npz", "plan": shop / "density.json"}
+    named = {"ledger": budgets, "data": shop / "data.npz", "plan": shop / "density.json", "key": tmp_path / "key"}
+    named["key"].write_text("k" * 40, encoding="utf-8")
     before = named[other].read_bytes()
     command = fit(named["data"], named["plan"], named[other], "--ledger", str(budgets), "--budget", "enough")
-    assert "is named for something else" in refuse(capsys, *command)
+    assert "is named for something else" in refuse(capsys, *command, "--ledger-key", str(named["key"]))
     assert named[other].read_bytes() == before
 
 
@@ -648,3 +655,35 @@ def test_truncated_vectors_are_refused(
     data = tmp_path / "cut.npz"
     data.write_bytes((shop / "data.npz").read_bytes()[:kept])
     assert "not an intact .npz archive" in refuse(capsys, *fit(data, shop / "density.json", tmp_path / "model"))
+
+
+@pytest.mark.parametrize("target", ["0/announcement.json", "0/part-000000000000.packets", "0/charged-as.txt", "m.npz"])
+def test_a_folder_of_answers_takes_no_model(
+    *, shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    """The attack: the model took the place of what the folder is continued by, or was in its way."""
+    sent = tmp_path / "sent"
+    collect = ["collect", str(shop / "data.npz"), "--plan", str(shop / "density.json"), "--packets", str(sent)]
+    collect += ["--ledger", str(budgets), "--budget", "enough", "-o"]
+    assert "holds answers only" in refuse(capsys, *collect, str(sent / target))
+    assert not sent.exists()
+    assert charged(budgets, "enough") == 0
+
+
+def test_labels_and_words_of_characters_that_do_not_exist(
+    capsys: pytest.CaptureFixture[str], shop: Path, changed: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A regression: they ended in a SystemError."""
+    data = changed(y_train=NOWHERE, words=NOWHERE[:3])
+    assert "do not exist" in refuse(capsys, "fit", str(data), "--epsilon", "8", "-o", str(tmp_path / "model"))
+    assert "do not exist" in refuse(capsys, "decode", str(shop / "classes.model"), str(data))
+
+
+def test_a_basis_that_is_none_is_refused_unread(
+    capsys: pytest.CaptureFixture[str], shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "basis.npz", basis=np.zeros((10**6, 1)))
+    basis = ["--basis", str(tmp_path / "basis.npz"), "-o", str(tmp_path / "model")]
+    monkeypatch.setattr("privkde.storage.datasets.read_plain", lambda _, info: arrays()[info.filename[:-4]])
+    told = refuse(capsys, "fit", str(shop / "data.npz"), "--epsilon", "8", "--classes", "north,south", *basis)
+    assert f"has shape (1000000, 1) and vectors have {DIM} entries" in told

@@ -8,6 +8,7 @@ import re
 import traceback
 import warnings
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -934,3 +935,23 @@ def test_complaints_about_shape_and_type_quote_no_data(bad: object) -> None:
         PrivateKDE(epsilon=1.0).fit(bad)
     assert "123.5" not in str(refusal.value)
     assert refusal.value.__cause__ is None
+
+
+@pytest.mark.parametrize("huge", [10**400, Fraction(10**400)])
+def test_numbers_that_no_float_holds_are_refused_and_not_shown(huge: Any) -> None:
+    """A regression: they ended in an OverflowError."""
+    x = X.astype(object)
+    x[1, 0] = huge
+    with pytest.raises(InvalidInputError, match="too large for a float") as error:
+        PrivateKDE(epsilon=1.0, repetitions=4).fit(x)
+    assert "000" not in str(error.value)
+
+
+def test_labels_of_characters_that_do_not_exist_are_refused() -> None:
+    """A regression: they ended in a SystemError."""
+    labels: Any = np.full(len(X), 0x110005, "<u4").view("<U1")
+    for classes in (None, ("a", "b")):
+        with pytest.raises(InvalidInputError, match="characters that do not exist"):
+            PrivateClassifier(epsilon=4.0, classes=classes).fit(X, labels)
+    with pytest.raises(InvalidInputError):
+        PrivateClassifier(epsilon=4.0, classes=labels[:2]).fit(X, Y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import comb
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,3 +42,10 @@ def test_words_and_numbers_are_not_compared() -> None:
         measured(np.array(["a", "b"]), np.array([0, 1]))
     with pytest.raises(InvalidInputError, match="one label for each"):
         measured(np.array([0, 1]), np.array([0]))
+
+
+@pytest.mark.parametrize("kind", ["V0", [("a", "i4")], "M8[D]", "S1", complex])
+def test_labels_of_other_kinds_are_not_compared(kind: Any) -> None:
+    for predicted in (np.array([0, 1]), np.array(["a", "b"])):
+        with pytest.raises(InvalidInputError, match="cannot be compared"):
+            measured(predicted, np.zeros(2, kind))

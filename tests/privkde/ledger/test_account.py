@@ -484,3 +484,32 @@ def test_labels_are_drawn_once_for_a_charge(ledger: Ledger, monkeypatch: pytest.
             PrivateKDEClassifier(**options | {"engine": None}).fit(ROWS, LABELS, budget=account)
     assert drawn == [1]
     assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 1)
+
+
+def test_a_refused_charge_leaves_no_way_around_it(ledger: Ledger, tmp_path: Path) -> None:
+    """The attack: after the refusal the same collector published without a budget, as if the folder had been paid."""
+    account, files = ledger.account("a", key="week 1"), ThroughFiles(engine=engine("local"), folder=tmp_path / "kept")
+    PrivateKDE(**SHARED).fit(ROWS, budget=account)
+
+    def fit(budget: Account | None) -> PrivateKDE:
+        return through(tmp_path, engine=files, public_seed="0" * 32).fit(ROWS, budget=budget)
+
+    with pytest.raises(ScheduleUsedUpError):
+        fit(account)
+    for _ in range(2):
+        with pytest.raises(InvalidInputError, match="give the same budget"):
+            fit(None)
+    assert list((tmp_path / "kept" / "0").glob("part-*")) == [], "nobody answered"
+    assert fit(ledger.account("a", key="week 2")).model_.private
+    with pytest.raises(InvalidInputError, match="give the same budget"):
+        fit(None)
+
+
+def test_a_bandwidth_is_one_number_however_it_is_written(ledger: Ledger, tmp_path: Path) -> None:
+    """The attack: the folder took both for one collection, and the budget for two."""
+    sums = []
+    for bandwidth in (1, 1.0):
+        estimator = through(tmp_path / "kept", public_seed="0" * 32, bandwidth=bandwidth)
+        sums.append(estimator.fit(ROWS, budget=ledger.account("a")).model_.sums)
+    np.testing.assert_array_equal(sums[0], sums[1])
+    assert (len(ledger.history("a")), len(ledger.uses("a"))) == (1, 1)

@@ -325,3 +325,12 @@ def test_a_few_kilobytes_do_not_become_a_gigabyte(monkeypatch: pytest.MonkeyPatc
 def test_more_instances_than_can_be_counted_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="instances=100000000 is outside"):
         announced(small_laws(5)["rr"], kernel="laplacian", dim=1, repetitions=10**4, bias=1e-4)
+
+
+def test_equal_announcements_have_one_name() -> None:
+    """The attack: bandwidth 1 and 1.0 were equal, and were charged as two collections."""
+    whole, real = announcement(bandwidth=2), announcement(bandwidth=2.0)
+    assert whole == real
+    assert whole.collection() == real.collection()
+    read = Announcement.from_json({**real.to_json(), "bandwidth": 2})
+    assert (read.collection(), read.to_json()) == (real.collection(), real.to_json())

@@ -3,15 +3,19 @@
 import copy
 import dataclasses
 import itertools
+import linecache
 import pickle
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,6 +30,7 @@ from privkde.bitsum import Tally
 from privkde.bitsum import execution as base
 from privkde.draws.randomness import ByteStream, private_randomness
 from privkde.draws.sampling import bernoulli
+from privkde.protocol import parties
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, analyzed, released, withheld
 from privkde.protocol.messages import Counted, OverlongPacketError
@@ -1089,3 +1094,177 @@ def test_the_plan_of_counts_is_read_in_limited_time(tmp_path: Path, monkeypatch:
     with pytest.raises(DamagedFileError, match="plans take more than 600 s of processor time to read"):
         Analyzer.load(path)
     assert next(looks) == 4
+
+
+def released_packet(*bits: int) -> bytes:
+    """What a shuffler released of two users, who both sent these bits."""
+    counts = Tally(2 * np.array(bits), 2 - 2 * np.array(bits))
+    return RR.wire_format().encode(Counted(2, counts, next(NUMBERS).to_bytes(16, "big")))
+
+
+def test_threads_that_share_an_analyzer_count_every_release_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: one release was counted several times, or of two only one, and its sums were published."""
+    analyzer, both = Analyzer(RR), [released_packet(1, 0, 1, 0), released_packet(1, 1, 1, 1)]
+    right, others = Analyzer.add, list[threading.Thread]()
+
+    def held(self: Analyzer, *given: Any, **marks: Any) -> None:
+        """The first thread waits in here until the others are done, or wait for it."""
+        if not others:
+            others.extend(threading.Thread(target=analyzer.receive, args=(packet,)) for packet in both)
+            for thread in others:
+                thread.start()
+            for thread in others:
+                thread.join(0.1)
+        right(self, *given, **marks)
+
+    monkeypatch.setattr(Analyzer, "add", held)
+    analyzer.receive(both[0])
+    for thread in others:
+        thread.join()
+    assert (analyzer.n_users, analyzer.repeated, len(analyzer.releases)) == (4, 1, 2)
+    assert state(analyzer) == (4, [4, 2, 4, 2], [0, 2, 0, 2])
+
+
+@contextmanager
+def ended_after(lines: int) -> Iterator[list[int]]:
+    """An exception after so many lines of the parties' code, as of a handler of signals; and how many lines are left.
+
+    A signal comes before a lock is taken or after it is released, which a trace cannot tell apart: it stays away.
+    """
+    left = [lines]
+
+    def traced(frame: FrameType, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != parties.__file__:
+            return None
+        if event == "line" and "with self._lock" not in linecache.getline(parties.__file__, frame.f_lineno):
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return traced
+
+    before = sys.gettrace()
+    sys.settrace(traced)
+    try:
+        yield left
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+
+
+def test_an_analyzer_that_is_interrupted_anywhere_counts_a_release_whole_or_not_at_all() -> None:
+    packet, counted = released_packet(1, 0, 1, 0), set()
+    for lines in itertools.count(1):
+        analyzer = Analyzer(RR)
+        with ended_after(lines) as left:
+            analyzer.receive(packet)
+        counted.add(analyzer.n_users)
+        analyzer.receive(packet)
+        assert (analyzer.n_users, state(analyzer)) == (2, (2, [2, 0, 2, 0], [0, 2, 0, 2]))
+        if left[0] > 0:
+            break
+    assert counted == {0, 2}
+
+
+def test_a_shuffler_that_is_interrupted_anywhere_releases_what_was_sent_or_nothing() -> None:
+    """The attack: the last of the reports was registered and not counted, or counted in part."""
+    packets = Randomizer(SIGNED).packets(np.zeros((3, 1)))
+    wire, outcomes = SIGNED.wire_format(), set()
+    sent = [wire.counts(packet).tally for packet in packets]
+    for lines in itertools.count(1):
+        shuffler = Shuffler(SIGNED)
+        assert all(shuffler.receive(packet) for packet in packets[:2])
+        with ended_after(lines) as left:
+            shuffler.receive(packets[2])
+        try:
+            shuffler.receive(packets[2])
+            counted = wire.counts(shuffler.release())
+            outcomes.add("released")
+            assert counted.n_users == 3
+            np.testing.assert_array_equal(counted.tally.ones, sum(one.ones for one in sent))
+            np.testing.assert_array_equal(counted.tally.zeros, sum(one.zeros for one in sent))
+        except InvalidInputError as error:
+            outcomes.add(str(error)[:30])
+        if left[0] > 0:
+            break
+    assert outcomes == {"released", "the shuffler was interrupted w"}
+
+
+def test_a_release_that_is_interrupted_anywhere_is_not_repeated() -> None:
+    packets = Randomizer(SIGNED).packets(np.zeros((3, 1)))
+    for lines in itertools.count(1):
+        register = ReportRegister(SIGNED.collection())
+        shuffler = Shuffler(SIGNED, register=register)
+        assert all(shuffler.receive(packet) for packet in packets[:2])
+        with ended_after(lines) as left:
+            shuffler.release()
+        with suppress(InvalidInputError):
+            shuffler.receive(packets[2])
+            assert SIGNED.wire_format().counts(shuffler.release()).n_users == 3
+        assert [one.n_users for one in register.releases()] in ([2], [3], [])
+        if left[0] > 0:
+            break
+
+
+@pytest.mark.parametrize("copied", [Analyzer.snapshot, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))])
+def test_a_copied_analyzer_is_one_of_its_own(copied: Callable[[Analyzer], Analyzer]) -> None:
+    analyzer = Analyzer(RR)
+    analyzer.receive(released_packet(1, 0, 1, 0))
+    other = copied(analyzer)
+    assert (state(other), other.releases) == (state(analyzer), analyzer.releases)
+    other.receive(released_packet(1, 1, 1, 1))
+    assert (analyzer.n_users, other.n_users) == (2, 4)
+
+
+def ended(*_: Any, **__: Any) -> None:
+    """What a handler of signals may do anywhere."""
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("place", "step"), [(Tally, "include"), (ReportRegister, "add")])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_shuffler_that_is_interrupted_while_it_counts_refuses_all_that_follows(
+    *, place: Any, step: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: a report was registered and not counted; sent again it was repeated, and a release went out."""
+    packets = Randomizer(SIGNED).packets(np.zeros((4, 1)))
+    with ReportRegister(SIGNED.collection(), tmp_path / "reports" if kept else None) as register:
+        shuffler = Shuffler(SIGNED, register=register)
+        assert shuffler.receive(packets[0])
+        with monkeypatch.context() as patched:
+            patched.setattr(place, step, ended)
+            with pytest.raises(KeyboardInterrupt):
+                shuffler.receive(packets[1])
+        for refused in (lambda: shuffler.receive(packets[1]), lambda: shuffler.receive(b""), shuffler.release):
+            with pytest.raises(InvalidInputError, match="interrupted while it counted; open its register again"):
+                refused()
+        register.forget()
+        again = Shuffler(SIGNED, register=register)
+        assert all(again.receive(packet) for packet in packets)
+        assert SIGNED.wire_format().counts(again.release()).n_users == 4
+
+
+def test_a_shuffler_that_is_interrupted_while_it_forgets_releases_nobody_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: messages were forgotten and not their number, so that one user passed for many."""
+    packets, shuffler = Randomizer(SIGNED).packets(np.zeros((3, 1))), Shuffler(SIGNED)
+    assert all(shuffler.receive(packet) for packet in packets[:2])
+    with monkeypatch.context() as patched:
+        patched.setattr(Tally, "nothing", ended)
+        with pytest.raises(KeyboardInterrupt):
+            shuffler.release()
+    for refused in (lambda: shuffler.receive(packets[2]), shuffler.release):
+        with pytest.raises(InvalidInputError, match="interrupted while it counted"):
+            refused()
+
+
+def test_a_register_that_is_in_use_does_not_end_a_shuffler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("privkde.storage.report_register.PATIENCE", 0.0)
+    packet = Randomizer(RR).packets(np.zeros((1, 1)))[0]
+    with (
+        ReportRegister(RR.collection(), tmp_path / "reports") as one,
+        ReportRegister(RR.collection(), tmp_path / "reports") as other,
+    ):
+        shuffler = Shuffler(RR, register=one)
+        with other.counting(), pytest.raises(InvalidInputError, match="wait for the run that uses it"):
+            shuffler.receive(packet)
+        assert shuffler.receive(packet)

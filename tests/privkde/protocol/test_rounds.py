@@ -401,8 +401,10 @@ def test_whether_draws_were_secret_must_be_said() -> None:
 def test_a_mark_of_seeded_draws_cannot_be_talked_away() -> None:
     collection = enrolled_with_dropouts()
     collection.count(0, counted(collection.analyzers[0], 799))
-    seeded = counted(collection.analyzers[0], 1)
-    seeded.secret = False
+    seeded = Analyzer(collection.analyzers[0].announcement)
+    seeded.add(Tally(np.zeros(4, int), np.ones(4, int)), 1, secret=False)
+    with pytest.raises(AttributeError):
+        seeded.secret = True  # type: ignore[misc]
     collection.count(0, seeded)
     model = collection.publish(private=True)
     assert not model.private
@@ -716,3 +718,22 @@ def test_wrong_rounds_say_where_the_collection_stands() -> None:
         Collection(terms(labels=ABC, label_epsilon=1.0)).enroll(3)
     assert issubclass(WrongRoundError, PrivkdeError)
     assert [step.value for step in Round] == ["enrollment", "collection", "publication"]
+
+
+def test_what_is_counted_while_a_collection_is_published_is_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: sums of 800 users were published as those of 900."""
+    collection = enrolled_with_dropouts()
+    collection.count(0, counted(collection.analyzers[0], 800, ones=3))
+    right, late = Analyzer.sums, counted(collection.analyzers[0], 100, ones=100)
+    expected = collection.analyzers[0].sums()
+
+    def counting_meanwhile(analyzer: Analyzer) -> Any:
+        sums = right(analyzer)
+        collection.analyzers[0].merge(late)
+        return sums
+
+    monkeypatch.setattr(Analyzer, "sums", counting_meanwhile)
+    model = collection.publish(private=True)
+    assert model.n_users == (800,)
+    np.testing.assert_array_equal(model.sums[0], expected)
+    assert collection.analyzers[0].n_users == 900

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.protocol.inputs import checked_vectors
-from privkde.storage.datasets import StoredRows, read_array, read_vectors
+from privkde.storage import datasets
+from privkde.storage.datasets import StoredRows, read_array, read_basis, read_vectors
+from tests.memory import peak
 
 FLOATS = [np.float16, np.float32, np.float64, np.dtype(">f4"), np.longdouble]
 
@@ -181,7 +183,7 @@ def test_labels_and_words_are_read_without_pickles(path: Path) -> None:
     np.savez(path, words=np.array(["ü", "bc"]), counts=np.arange(3), things=np.array([{}], dtype=object))
     assert read_array(path, "words").tolist() == ["ü", "bc"]
     assert read_array(path, "counts").tolist() == [0, 1, 2]
-    with pytest.raises(InvalidInputError, match="allow_pickle=False"):
+    with pytest.raises(InvalidInputError, match="type object; give numbers or texts"):
         read_array(path, "things")
 
 
@@ -237,3 +239,113 @@ def test_encrypted_members_are_refused(path: Path) -> None:
     for read in (read_vectors, read_array):
         with pytest.raises(InvalidInputError, match="encrypted"):
             read(path, "x")
+
+
+def test_an_array_far_larger_than_its_file_is_refused_by_its_header(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack: a file of 933 kB took 1.1 GB. Arrays that are stored as they are may be of any size."""
+    monkeypatch.setattr(datasets, "AND_MORE", 1 << 10)
+    large = np.zeros((1000, 1000))
+    np.savez(path, x=large)
+    assert read_array(path, "x").shape == large.shape
+    np.savez_compressed(path, x=large)
+    for read in (read_array, read_vectors):
+
+        def refused(read: Callable[[Path, str], Any] = read) -> None:
+            with pytest.raises(InvalidInputError, match="64 times the size of the file"):
+                read(path, "x")
+
+        assert peak(refused) < large.nbytes / 10
+
+
+def test_a_basis_of_another_shape_is_refused_by_its_header(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez(path, basis=np.eye(4)[:, :2])
+    np.testing.assert_array_equal(read_basis(path, 4), np.eye(4)[:, :2])
+    monkeypatch.setattr(datasets, "read_plain", lambda *_: pytest.fail("it was read"))
+    for shape in ((5, 2), (4, 5), (4, 0), (4,), (10**6, 1), (4, 2, 1)):
+        np.savez(path, basis=np.zeros(shape, np.int8))
+        with pytest.raises(InvalidInputError, match=r"give a matrix \(4, r\) with 1 ≤ r ≤ 4"):
+            read_basis(path, 4)
+
+
+def header(descr: str, shape: tuple[int, ...], data: bytes = b"") -> bytes:
+    """An array with a header that NumPy does not write."""
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": descr, "fortran_order": False, "shape": shape})
+    return buffer.getvalue() + data
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        header("<U0", (10**12,)),
+        header("|V0", (200,)),
+        header("<f8", (-2, -1), bytes(16)),
+        header("<f4", (10**9, -1, 0)),
+        header("|S0", (10**12,)),
+    ],
+)
+def test_entries_without_bytes_and_negative_lengths_are_refused(member: bytes, path: Path) -> None:
+    """The attack: a few bytes stand for any number of texts, which take memory once they are listed."""
+    zipped(path, x=member)
+    for read in (read_array, read_vectors):
+        with pytest.raises(InvalidInputError, match="not an intact"):
+            read(path, "x")
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, "V4"),
+        np.zeros(3, [("a", "i4")]),
+        np.zeros(3, "M8[D]"),
+        np.zeros(3, "m8[s]"),
+        np.zeros(3, complex),
+    ],
+)
+def test_what_is_neither_numbers_nor_texts_is_refused(array: NDArray[Any], path: Path) -> None:
+    np.savez(path, x=array)
+    with pytest.raises(InvalidInputError, match="give numbers or texts"):
+        read_array(path, "x")
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_texts_of_characters_that_do_not_exist_are_refused(order: str, path: Path) -> None:
+    """NumPy keeps them, and Python ends in a SystemError once it looks at one."""
+    for last, exists in ((0x10FFFF, True), (0x110000, False), (0xFFFFFFFF, False)):
+        np.savez(path, x=np.array([65, 66, 67, last], f"{order}u4").view(f"{order}U2"))
+        if exists:
+            assert read_array(path, "x").tolist() == ["AB", "C\U0010ffff"]
+            continue
+        with pytest.raises(InvalidInputError, match="characters that do not exist"):
+            read_array(path, "x")
+
+
+def test_no_more_is_unpacked_than_the_header(path: Path) -> None:
+    """The attack: NumPy reads a header of 4 GB before it refuses it, `zipfile` 46 MB for 40 bytes of bzip2."""
+    long = b"\x93NUMPY\x02\x00" + struct.pack("<I", 10**7) + b" " * 10**7
+    for compression, member in (
+        (zipfile.ZIP_DEFLATED, long),
+        (zipfile.ZIP_BZIP2, npy(np.zeros(10**7, np.int8))),
+        (zipfile.ZIP_LZMA, npy(np.zeros(10**7, np.int8))),
+    ):
+        zipped(path, compression, x=member)
+
+        def refused() -> None:
+            for read in (read_array, read_vectors):
+                with pytest.raises(InvalidInputError, match="not an intact"):
+                    read(path, "x")
+
+        assert peak(refused) < 10**6
+
+
+def test_vectors_that_go_on_beyond_the_end_of_the_file_are_refused(path: Path) -> None:
+    """The attack: the list of members, too, says that they are as long; they were mapped, and ended in a ValueError."""
+    zipped(path, x=header("<f4", (10**6, 3), bytes(120)))
+    content = bytearray(path.read_bytes())
+    listed = content.rfind(b"PK\x01\x02")
+    struct.pack_into("<I", content, listed + 24, len(header("<f4", (10**6, 3))) + 12 * 10**6)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match="beyond the end of the file"):
+        read_vectors(path, "x")
