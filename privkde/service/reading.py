@@ -18,8 +18,10 @@ from privkde.storage.json_text import MalformedJsonError, parsed_json
 
 MOST_VALUES = 10_000
 """Values in a request; a plan has about two hundred. While one is read, everybody else waits."""
-FEW_VALUES = 1_000
-"""Values in a request that is read at once; larger ones are read one after the other, and others are served between."""
+FEW_VALUES, FEW_BYTES = 1_000, 1 << 16
+"""Of a request that is read at once; larger ones take turns, with everybody else between."""
+LARGE_EVERY = 0.05
+"""Seconds from one such turn to the next: reading the largest takes less than half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,12 @@ class StrictRequest(Request):
         values = sum(map(body.count, (b",", b"[", b"{")))  # before anything is made of it
         if values > MOST_VALUES:
             raise Problem(TOO_LARGE, f"a request may hold {MOST_VALUES:,} values at most; send several.")
-        if values <= FEW_VALUES:
+        if values <= FEW_VALUES and len(body) <= FEW_BYTES:
             return json_object(body)
-        async with self.app.state.large_bodies:  # whoever waits for it begins in a later round of the loop
-            await asyncio.sleep(0)
-            return json_object(body)
+        turns: asyncio.Lock = self.app.state.large_bodies
+        await turns.acquire()
+        asyncio.get_running_loop().call_later(LARGE_EVERY, turns.release)
+        return json_object(body)
 
 
 class StrictRoute(APIRoute):
