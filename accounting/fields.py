@@ -37,11 +37,14 @@ class Rule:
     """Whether a value below 1 is a share and any other a whole number; a command line also takes percentages."""
     optional: bool = False
     """Whether documents leave the field out where it has its default, as those did that were written before it."""
+    most: int | None = None
+    """Items of a list; longer ones are refused before any item is looked at."""
 
     def json_schema(self) -> dict[str, Any]:
         """The rule in the words of JSON Schema."""
         least = "exclusiveMinimum" if self.above_low else "minimum"
         rules = {"enum": list(self.choices), least: self.low, "maximum": self.high, "x-unset": self.unset}
+        rules["maxItems"] = self.most
         stated = {key: value for key, value in rules.items() if value not in (None, "", [])}
         return {"description": self.description, **stated}
 
@@ -61,6 +64,8 @@ class Field:
     default: Any
     """`dataclasses.MISSING` if the field is required."""
     rule: Rule
+    record: Any
+    """The record that a value is, or each item of a list; None if it is neither."""
 
     @property
     def required(self) -> bool:
@@ -76,13 +81,15 @@ class Field:
         """The value in the field's type, or an `InvalidInputError`; None passes where it is the default."""
         if value is None and self.default is None:
             return None
-        if get_origin(self.kind) is tuple:
+        if self.record is None:
+            return self._checked_value(value)
+        if self.kind is not self.record:
             if not isinstance(value, (list, tuple)):
                 raise InvalidInputError(f"{self.name}={shown(value)} must be a list: {self.rule.description}.")
-            return tuple(read(get_args(self.kind)[0], item, self.name) for item in value)
-        if isinstance(self.kind, type) and dataclasses.is_dataclass(self.kind):
-            return read(self.kind, value, self.name)
-        return self._checked_value(value)
+            if self.rule.most is not None and len(value) > self.rule.most:
+                raise InvalidInputError(f"{self.name} has {len(value):,} items; give {self.rule.most:,} at most.")
+            return tuple(read(self.record, item, self.name) for item in value)
+        return read(self.record, value, self.name)
 
     def _checked_value(self, value: Any) -> Any:
         rule = self.rule
@@ -120,7 +127,9 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
     if isinstance(annotation, UnionType):
         (kind,) = (part for part in get_args(annotation) if part is not type(None))
     kind = dict if get_origin(kind) is dict else kind
-    return Field(name=field.name, annotation=annotation, kind=kind, default=field.default, rule=rule)
+    item = get_args(kind)[0] if get_origin(kind) is tuple else kind
+    record = item if dataclasses.is_dataclass(item) else None
+    return Field(name=field.name, annotation=annotation, kind=kind, default=field.default, rule=rule, record=record)
 
 
 class Record:
@@ -156,7 +165,8 @@ def read(record: type[T], values: Any, name: str = "request") -> T:
     if not isinstance(values, Mapping):
         raise InvalidInputError(f"{name}={shown(values)} must be an object with {', '.join(fields)}.")
     for given in values:
-        require_choice(f"name of a {name}", given, fields)
+        if given not in fields:
+            require_choice(f"name of a {name}", given, fields)
     present = {key: value for key, value in values.items() if value is not None}
     for field in fields.values():
         if field.required and field.name not in present:

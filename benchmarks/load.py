@@ -39,6 +39,11 @@ EXTREME: dict[str, Any] = {"users": 2_000, "dim": 8, "epsilon": 2.0, "delta": 1e
 BUDGET = {"name": "year", "epsilon": 4.0, "delta": 1e-6}
 BODY = b'{"users": [' + b"[]," * 340_000 + b"[]]}"
 CHUNKED = b"POST /v1/plan HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKS = b"1\r\n \r\n" * 9_000
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+BLANKS = HEALTH + b"a:" + b" " * 15_900 + b"\x00\r\n\r\n"
+PROMISE: dict[str, Any] = {"guarantee": {"epsilon": 1.0}}
+RELEASES = {"releases": [{"name": "a", **PROMISE}] * 1_000, "delta": 1e-5}
 JSON = {"Content-Type": "application/json"}
 numbers = itertools.count()
 
@@ -123,8 +128,11 @@ async def send(address: str, method: str, path: str, content: Callable[[], Any])
         await asyncio.gather(*(repeat(mine) for _ in range(MANY_REQUESTS)))
 
 
-async def write(address: str, head: bytes, repeated: bytes, times: int) -> None:
-    """Send the same bytes over several connections as quickly as they are taken; open closed ones again."""
+async def write(address: str, head: bytes, repeated: bytes, times: int, pause: float = 0.0) -> None:
+    """Send the same bytes over several connections as quickly as they are taken; open closed ones again.
+
+    With a `pause` after the head, the server has answered the first request in it before more arrives.
+    """
     url = urlsplit(address)
 
     async def flood() -> None:
@@ -132,6 +140,7 @@ async def write(address: str, head: bytes, repeated: bytes, times: int) -> None:
             with contextlib.suppress(OSError):
                 _, writer = await asyncio.open_connection(url.hostname, url.port, local_addr=(ATTACKER, 0))
                 writer.write(head)
+                await asyncio.sleep(pause)
                 for _ in range(times):
                     writer.write(repeated)
                     await writer.drain()
@@ -148,7 +157,13 @@ ATTACKS: dict[str, Callable[[str], Awaitable[None]]] = {
         address, "POST", "/v1/plan/compare", lambda: EXTREME | {"users": 2_000 + next(numbers)}
     ),
     "large-bodies": lambda address: send(address, "POST", "/v1/plan", lambda: BODY),
-    "tiny-chunks": lambda address: write(address, CHUNKED, b"1\r\n \r\n" * 9_000, 20),
+    "tiny-chunks": lambda address: write(address, CHUNKED, CHUNKS, 20),
+    "later-chunks": lambda address: write(address, HEALTH + b"\r\n" + CHUNKED, CHUNKS, 20, pause=0.02),
+    "long-blanks": lambda address: write(address, b"", BLANKS, 20),
+    "many-releases": lambda address: send(
+        address, "POST", "/v1/compose", lambda: RELEASES | {"charged": [{"name": str(next(numbers)), **PROMISE}]}
+    ),
+    "api-document": lambda address: send(address, "GET", "/openapi.json", lambda: None),
     "many-headers": lambda address: write(address, b"", b"GET / HTTP/1.1\r\n" + b"a:b\r\n" * 11_000 + b"\r\n", 20),
     "listings": lambda address: send(address, "GET", "/v1/budgets/year/charges", lambda: None),
 }

@@ -19,6 +19,9 @@ PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
 CONNECT_TIMEOUT = 10
 _READING = "privkde_reading"
+_LOG, _SHARED = "-wal", "-shm"
+_LOG_HEADER, _FRAME_HEADER = 32, 24
+"""Bytes; https://www.sqlite.org/fileformat2.html, section 4."""
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _CREATION_LOCK = 0x707269766B6465  # an arbitrary number: "privkde"
 
@@ -30,20 +33,58 @@ def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
     return _file(Path(where), create=create)
 
 
-def identity(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
-    """Which file is at `place`, and which log belongs to it; None if the file is gone, or has a second name.
-
-    SQLite finds its log by the file's name. Under two names a file has two logs, and neither is the whole ledger. The
-    log has its name as long as somebody has the ledger open. On a server all is always the same.
-    """
+def file_at(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
+    """Which file is at `place`; None if it is gone, or has a second name. On a server all is always the same."""
     if engine.dialect.name != "sqlite":
         return ()
     try:
-        found, log = os.stat(place), Path(f"{engine.url.database}-wal")
-        logged = log.stat().st_ino if log.exists() else 0
+        found = os.stat(place)
     except OSError:
         return None
-    return (found.st_dev, found.st_ino, logged) if found.st_nlink == 1 else None
+    return (found.st_dev, found.st_ino) if found.st_nlink == 1 else None
+
+
+def identity(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
+    """Which file is at `place`, and which log and which memory that is shared with others belong to it.
+
+    SQLite finds both by the file's name. Under two names a file has two logs, and neither is the whole ledger; and two
+    processes that do not share memory do not see each other's rows. Both have their names as long as somebody has the
+    ledger open.
+    """
+    found = file_at(engine, place)
+    return found and (*found, *(_inode(f"{engine.url.database}{end}") for end in (_LOG, _SHARED)))
+
+
+def _inode(name: str) -> int:
+    try:
+        return os.stat(name).st_ino
+    except OSError:
+        return 0
+
+
+def log_size(engine: sa.Engine) -> int:
+    """Bytes of the log of a file."""
+    try:
+        return os.stat(f"{engine.url.database}{_LOG}").st_size if engine.dialect.name == "sqlite" else 0
+    except OSError:
+        return 0
+
+
+def log_is_whole(engine: sa.Engine) -> bool:
+    """Whether the log is as long as SQLite counts in it: all of it was copied into the file if somebody cut it rightly.
+
+    SQLite itself cuts no log that is in use; other tools may let it, by `PRAGMA wal_checkpoint(TRUNCATE)`.
+    """
+    connection = engine.raw_connection()
+    try:
+        cursor = connection.cursor()
+        page = cursor.execute("PRAGMA page_size").fetchone()[0]
+        _, frames, _ = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    except sqlite3.Error:
+        return False
+    finally:
+        connection.close()
+    return log_size(engine) >= (_LOG_HEADER + frames * (_FRAME_HEADER + page) if frames > 0 else 0)
 
 
 def prepare_creation(engine: sa.Engine) -> None:
@@ -114,11 +155,20 @@ def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
             raise LedgerUnavailableError(f"there is no ledger at {shown!r}; `privkde budget create` makes one.")
         if not path.parent.is_dir():
             raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first.")
+        _make_empty(path)
     url = sa.URL.create("sqlite+pysqlite", database=str(resolved(path)))
     engine = sa.create_engine(url, hide_parameters=True, pool_timeout=PATIENCE, connect_args={"timeout": PATIENCE})
     sa.event.listen(engine, "connect", _set_up_file)
     sa.event.listen(engine, "begin", _begin_file)
     return engine, shown
+
+
+def _make_empty(path: Path) -> None:
+    """Make the file before it is opened, so that it is known then which one it is; SQLite would make it so, too."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+    except OSError as error:
+        raise LedgerUnavailableError(f"ledger {str(path)!r} cannot be made: {error.strerror}.") from error
 
 
 def _set_up_file(connection: Any, _record: Any) -> None:

@@ -23,8 +23,11 @@ from privkde.ledger.connecting import (
     copy_file,
     damage,
     engine_for,
+    file_at,
     identity,
     lock_creation,
+    log_is_whole,
+    log_size,
     prepare_creation,
     reason,
     set_up_transaction,
@@ -184,11 +187,14 @@ class Store:
         self._engine, self.shown = engine_for(where, create=create)
         self._checked, self._place = NOTHING, Path(where).absolute()
         self._file: tuple[int, ...] | None = None
+        self._log_size = 0
+        found = file_at(self._engine, self._place)  # before a connection opens it: no other is opened unnoticed
         try:
             self._prepare(create=create)
-            self.verify()
-            self._file = identity(self._engine, self._place)  # its connection stays open, and so does the log
+            opened = identity(self._engine, self._place)  # its connection stays open, and so does the log
+            self._file = opened if opened is not None and opened[:2] == found else None
             self._require_same_file("nothing was charged")
+            self.verify()
         except BaseException:
             self.close()
             raise
@@ -262,12 +268,21 @@ class Store:
 
         An open file is still read and written after it lost its name, so this is looked at before and after.
         """
-        if self._file is None or identity(self._engine, self._place) != self._file:
+        if self._file is None or identity(self._engine, self._place) != self._file or self._log_is_cut():
             raise LedgerAlteredError(
-                f"the file of ledger {self.shown!r} or its log was replaced, removed or given a second name (a hard"
-                f" link) while it was open; {outcome}, and so may be what was charged since. Stop all that use it, look"
-                " at what is there with `privkde budget verify --head`, and charge again what is missing."
+                f"the file of ledger {self.shown!r} or its log was replaced, removed, cut or given a second name (a"
+                f" hard link) while it was open; {outcome}, and so may be what was charged since. Stop all that use it,"
+                " look at what is there with `privkde budget verify --head`, and charge again what is missing."
             )
+
+    def _log_is_cut(self) -> bool:
+        size = log_size(self._engine)
+        if size < self._log_size:
+            with self._translated():
+                if not log_is_whole(self._engine):
+                    return True
+        self._log_size = size
+        return False
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

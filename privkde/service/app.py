@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -41,6 +43,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger, key=chosen.ledger_key)
         readers = None if ledger is None else Workers(_for_reading(chosen))
         app.state.settings, app.state.workers, app.state.ledger, app.state.readers = chosen, workers, ledger, readers
+        app.state.large_bodies = asyncio.Lock()
         for group in (workers, readers):
             if group is not None:
                 group.warm()
@@ -59,7 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         lifespan=lifespan,
         docs_url=None,  # its page would load scripts from elsewhere; `pages` has one that does not
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,  # its route would write the document out for each request
         separate_input_output_schemas=False,
         exception_handlers={
             Problem: _answer_error,
@@ -71,6 +74,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     for router in (planning.planning, planning.composition, planning.facts, budgets.router, planner_page.router):
         app.include_router(router)
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
+    app.add_route("/openapi.json", _written_once(app), include_in_schema=False)
     app.add_middleware(Protection, settings=chosen)
     return app
 
@@ -89,6 +93,12 @@ def _document(app: FastAPI) -> dict[str, Any]:
                     if not status.startswith("2"):
                         answer["content"] = {MEDIA_TYPE: answer["content"]["application/json"]}
     return FastAPI.openapi(app)
+
+
+def _written_once(app: FastAPI) -> Callable[[Request], Response]:
+    """Answers with the document, which is written out for the first request."""
+    written = cache(lambda: json.dumps(app.openapi(), ensure_ascii=False).encode())
+    return lambda _: Response(written(), media_type="application/json")
 
 
 async def _answer_error(request: Request, error: Any) -> Response:

@@ -2,8 +2,8 @@
 
 Uvicorn has no limit of its own for the time in which a request must arrive, and its limit of connections counts idle
 ones, so that whoever opens enough of them shuts everybody else out. It reads heads and bodies in the same thread that
-answers everybody: so a head has a limited number of lines, and a body may not come in chunks, which could be of one
-byte each.
+answers everybody, and some take it very long: a long run of blanks, or a body in chunks of one byte each. So it gets a
+head only when that is whole, its turn has come and it was looked at, and then as many bytes as the head says.
 """
 
 from __future__ import annotations
@@ -15,18 +15,22 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any
 
-import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from privkde.service.clients import network_of
 from privkde.service.problems import LONG_HEAD, NO_LENGTH, TOO_MANY, Kind, Problem
 from privkde.service.settings import Settings
 
-READ_AT_ONCE = 1 << 10
-"""Bytes that are read before a head is looked at."""
-END_OF_HEAD = re.compile(rb"\n\r?\n")
+LARGEST_HEAD = 1 << 14
+"""Bytes of a head; as many may arrive before the last request was answered."""
 MOST_LINES = 100
 """Lines of a head; browsers behind proxies send less than half as many."""
+MOST_BLANKS = 64
+"""Blanks in a row in a head; h11 takes a time that grows with their square."""
+END_OF_HEAD = re.compile(rb"\n\r?\n")
+LONG_BLANK = re.compile(rb"[ \t]{%d}" % (MOST_BLANKS + 1))
+IN_CHUNKS = re.compile(rb"\ntransfer-encoding:", re.IGNORECASE)
+"""A header that h11 reads as this one begins its line with it: other spellings are refused, or are other headers."""
 
 
 class Connection(H11Protocol):
@@ -42,7 +46,8 @@ class Connection(H11Protocol):
         self._leaving: asyncio.TimerHandle | None = None
         self.network = ""
         self.waits_since = 0.0
-        self._lines, self._before = 0, b""
+        self._arrived, self._searched = bytearray(), 0
+        self._body_left = 0
 
     @property
     def waits(self) -> bool:
@@ -66,16 +71,29 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parts of a head do not stop its clock; a whole head does. What a request may not have closes it."""
-        at = 0
-        while at < len(data) and not self.transport.is_closing():
-            part = data[at : at + READ_AT_ONCE] if self.waits else data[at:]  # a body is not looked at
-            at += len(part)
-            self._count_lines(part)
-            if self._lines > MOST_LINES:
-                self._refuse("a head has too many lines; send fewer headers.", LONG_HEAD)
-            else:
+        self._arrived += data
+        self._read()
+
+    def on_response_complete(self) -> None:
+        """From now on it waits; Uvicorn closes it if nothing at all arrives."""
+        self.waits_since = self.loop.time()
+        super().on_response_complete()
+        if self._arrived:
+            self._read()
+
+    def _read(self) -> None:
+        """Hand on what arrived as far as it may be read now."""
+        self._unset_keepalive_if_required()
+        while self._arrived and not self.transport.is_closing():
+            of_body = bool(self._body_left)
+            part = self._taken(self._body_left or self._length_of_head())
+            if of_body:
+                self._body_left -= len(part)
                 super().data_received(part)
-                self._refuse_costly()
+            elif part:
+                self._begin(part)
+            else:
+                break
         if self.transport.is_closing():
             return
         if not self.waits:
@@ -83,31 +101,40 @@ class Connection(H11Protocol):
         elif self._arriving is None:
             self._expect_head()
 
-    def _count_lines(self, part: bytes) -> None:
-        """Lines of a head that is still arriving; a body that follows in the same part has others."""
+    def _taken(self, length: int) -> bytes:
+        part = bytes(self._arrived[:length])
+        del self._arrived[:length]
+        return part
+
+    def _length_of_head(self) -> int:
+        """Bytes of the head that arrived, or 0 if it is not whole or not yet its turn; refuses what is too long."""
         if not self.waits:
-            return
-        text = self._before + part
-        ended = END_OF_HEAD.search(text)
-        self._lines += text[: len(text) if ended is None else ended.end()].count(b"\n") - self._before.count(b"\n")
-        self._before = text[-3:]
+            if len(self._arrived) > LARGEST_HEAD:
+                self._refuse("requests follow before the last one was answered; wait for its answer.")
+            return 0
+        if self._arrived[0] <= ord(" "):
+            return 1  # no head begins so, and h11 says so
+        ended = END_OF_HEAD.search(self._arrived, self._searched, LARGEST_HEAD)
+        if ended is None:
+            self._searched = max(0, len(self._arrived) - 2)
+            if len(self._arrived) >= LARGEST_HEAD:
+                self._refuse("a head is too long; send fewer and shorter headers.", LONG_HEAD)
+            return 0
+        self._searched = 0
+        return ended.end()
 
-    def _refuse_costly(self) -> None:
-        """Refuse a body that comes in chunks, and requests that follow before the last one was answered."""
-        if self.waits or self.transport.is_closing():
-            return
-        if self.conn.their_state is h11.DONE:
-            following, _ = self.conn.trailing_data
-            if following.count(b"\n") > MOST_LINES:
-                self._refuse("requests follow before the last one was answered; wait for its answer.", TOO_MANY)
-        elif any(name == b"transfer-encoding" for name, _ in self.headers):
+    def _begin(self, head: bytes) -> None:
+        """Begin a request, unless its head or a body in chunks would be costly to read."""
+        if head.count(b"\n") > MOST_LINES:
+            self._refuse("a head has too many lines; send fewer headers.", LONG_HEAD)
+        elif LONG_BLANK.search(head):
+            self._refuse(f"a head has more than {MOST_BLANKS} blanks in a row; send fewer.", LONG_HEAD)
+        elif IN_CHUNKS.search(head):
             self._refuse("a body must come with its length (Content-Length), not in chunks.", NO_LENGTH)
-
-    def on_response_complete(self) -> None:
-        """From now on it waits; Uvicorn closes it if nothing at all arrives."""
-        self.waits_since = self.loop.time()
-        self._lines, self._before = 0, b""
-        super().on_response_complete()
+        else:
+            super().data_received(head)
+            if not self.transport.is_closing():
+                self._body_left = int(dict(self.headers).get(b"content-length", 0))
 
     def pause_writing(self) -> None:
         """The client takes its answer more slowly than it is given."""

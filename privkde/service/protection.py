@@ -54,6 +54,7 @@ class Protection:
         started, status, sent = time.perf_counter(), 500, False
         client = Client.of(scope, self._settings.token)
         scope.setdefault("state", {})["client"] = client
+        scope["query_string"] = b""  # nothing here takes one, and reading a long one takes long
         self._under_way[client] += 1
 
         async def protected(message: Message) -> None:
@@ -104,9 +105,9 @@ class Protection:
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         """The whole body, unless it is larger than it may be, or late; what arrived if the client leaves."""
-        body = b""
+        body = bytearray()  # grows without being copied, however small its parts are
         if scope["method"] in ("GET", "HEAD"):
-            return body
+            return b""
         with suppress(ClientDisconnect):
             try:
                 async with asyncio.timeout(self._settings.arrival_limit):
@@ -117,7 +118,7 @@ class Protection:
             except TimeoutError:
                 limit = self._settings.arrival_limit
                 raise Problem(TIMEOUT, f"a request must be sent within {limit:g} s.") from None
-        return body
+        return bytes(body)
 
     def _too_large(self) -> Problem:
         return Problem(TOO_LARGE, f"a request may have {self._settings.largest_body:,} bytes at most.")

@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 
 from accounting import Adjacency, InvalidInputError, View
 from accounting.fields import Record, Rule, check_fields
+from accounting.releases.composing import MOST_RELEASES
 from accounting.releases.profile_points import LARGEST_EPSILON
 from accounting.releases.release import MOST_TIMES
 from privkde.ledger.records import LARGEST_BUDGET, VIEWS, Composition
@@ -83,9 +84,9 @@ class ChargeRequest(ReleaseRequest):
 class ComposeRequest:
     """Releases about the same people, whose cost together is wanted."""
 
-    releases: Annotated[tuple[ReleaseRequest, ...], Rule("what is to be released")]
+    releases: Annotated[tuple[ReleaseRequest, ...], Rule("what is to be released", most=MOST_RELEASES)]
     delta: Annotated[float, Rule("δ at which the cost is stated", 0, 0.5)]
-    charged: Annotated[tuple[ReleaseRequest, ...], Rule("what was released before")] = ()
+    charged: Annotated[tuple[ReleaseRequest, ...], Rule("what was released before", most=MOST_RELEASES)] = ()
     epsilon: Annotated[
         float | None, Rule("refuse a total ε beyond it", 0, LARGEST_BUDGET, above_low=True, unset="none")
     ] = None

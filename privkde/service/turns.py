@@ -15,7 +15,7 @@ AGAIN_SOON = {"Retry-After": "2"}
 class Turns:
     """As many turns at once as there are workers; who has the fewest of them is next, and of equals who waits longest.
 
-    So a client waits for one job of each other client, however many jobs those have sent.
+    So a client's next job waits for what is at work and for one job of each other client, however many those have sent.
     """
 
     def __init__(self, settings: Settings) -> None:

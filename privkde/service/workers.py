@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import hashlib
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 from concurrent.futures import TimeoutError as OutOfTime
 from multiprocessing import get_context
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 from pebble import ProcessExpired, ProcessPool
 
 from accounting import PrivkdeError
-from accounting.fields import read
+from accounting.fields import fields_of, read
 from privkde.service.costs import is_usual
 from privkde.service.jobs import JOBS
 from privkde.service.problems import BY_NAME, TOO_SLOW, Problem
@@ -38,19 +37,18 @@ class Workers:
         self._turns = Turns(settings)
         self._kept: OrderedDict[str, Answer] = OrderedDict()
         self._kept_bytes = 0
-        self._running: dict[str, asyncio.Task[Answer]] = {}
+        self._waiting: dict[tuple[str, Hashable], asyncio.Task[Answer]] = {}
+        self._at_work: dict[str, asyncio.Task[Answer]] = {}
 
     async def run(self, job: str, request: Any, client: Hashable, *, fresh: bool = False) -> bytes:
         """The job's answer to a client's request record, as JSON; raises `Problem`.
 
         A `fresh` answer is neither remembered nor that of an earlier request, after which things may have changed.
         """
-        body = dataclasses.asdict(request)
+        body = as_text(request)
         key = secrets.token_hex() if fresh else content_key(job, body)
-        answer = self._kept.get(key)
-        if answer is not None:
-            self._kept.move_to_end(key)
-        else:
+        answer = self._recalled(key)
+        if answer is None:
             answer = await asyncio.shield(self._shared(key, job, body, client))
         problem, document = answer
         if problem is None:
@@ -58,33 +56,51 @@ class Workers:
         members = json.loads(document)
         raise Problem(BY_NAME[problem], members.pop("detail"), members)
 
-    def _shared(self, key: str, job: str, body: Mapping[str, Any], client: Hashable) -> asyncio.Task[Answer]:
-        """The same request sent meanwhile waits for the same answer; refused if too many wait already."""
-        task = self._running.get(key)
+    def _shared(self, key: str, job: str, body: str, client: Hashable) -> asyncio.Task[Answer]:
+        """The task that answers: one that is at work on the same request, or else one that waits in the client's turn.
+
+        The same request of another client that still waits is not joined: that client may have sent many before it.
+        """
+        task = self._at_work.get(key) or self._waiting.get((key, client))
         if task is not None:
             return task
         task = asyncio.create_task(self._in_turn(key, job, body, client, self._turns.ask(client)))
-        self._running[key] = task
-        task.add_done_callback(lambda done: self._forget_running(key, done))
+        self._waiting[key, client] = task
+        task.add_done_callback(lambda done: self._forget_waiting(key, client, done))
         return task
 
-    def _forget_running(self, key: str, done: asyncio.Task[Answer]) -> None:
-        del self._running[key]
+    def _forget_waiting(self, key: str, client: Hashable, done: asyncio.Task[Answer]) -> None:
+        del self._waiting[key, client]
         if not done.cancelled():
             done.exception()  # seen, also if the client went away
 
-    async def _in_turn(
-        self, key: str, job: str, body: Mapping[str, Any], client: Hashable, turn: asyncio.Future[None]
-    ) -> Answer:
+    async def _in_turn(self, key: str, job: str, body: str, client: Hashable, turn: asyncio.Future[None]) -> Answer:
+        """The answer that somebody else was given meanwhile, or is given now, or a new one."""
         try:
             await turn
-            return await self._computed(key, job, body)
+            answer, other = self._recalled(key), self._at_work.get(key)
+            if answer is None and other is None:
+                answer = await self._begun(key, job, body)
         finally:
             self._turns.end(client, turn)
+        if answer is not None:
+            return answer
+        assert other is not None
+        return await asyncio.shield(other)
 
-    async def _computed(self, key: str, job: str, body: Mapping[str, Any]) -> Answer:
-        settings, sent = self._settings, json.dumps(body).encode()
-        limit = settings.time_limit if is_usual(body) else min(settings.time_limit, settings.short_limit)
+    async def _begun(self, key: str, job: str, body: str) -> Answer:
+        """A new answer; whoever asks the same from now on waits for it."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._at_work[key] = task
+        try:
+            return await self._computed(key, job, body)
+        finally:
+            del self._at_work[key]
+
+    async def _computed(self, key: str, job: str, body: str) -> Answer:
+        settings, sent = self._settings, body.encode()
+        limit = settings.time_limit if is_usual(json.loads(body)) else min(settings.time_limit, settings.short_limit)
         if not self._pool.active:
             self._pool = self._new_pool()
         future = self._pool.schedule(_answered, args=[job, sent], timeout=limit)
@@ -95,6 +111,12 @@ class Workers:
         except (ProcessExpired, MemoryError):
             raise Problem(TOO_SLOW, "it needed more memory than a request may use; use the command line.") from None
         self._keep(key, answer)
+        return answer
+
+    def _recalled(self, key: str) -> Answer | None:
+        answer = self._kept.get(key)
+        if answer is not None:
+            self._kept.move_to_end(key)
         return answer
 
     def _keep(self, key: str, answer: Answer) -> None:
@@ -128,10 +150,18 @@ class Workers:
         self._pool.join()
 
 
-def content_key(job: str, body: Mapping[str, Any]) -> str:
-    """Names a request by its content, whatever the order of its names."""
-    canonical = json.dumps([job, body], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def as_text(request: Any) -> str:
+    """A request record as JSON, the same whatever the order of its names; it is not copied first."""
+    return json.dumps(request, sort_keys=True, separators=(",", ":"), default=_members)
+
+
+def _members(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in fields_of(type(record))}
+
+
+def content_key(job: str, body: str) -> str:
+    """Names a request by its content."""
+    return hashlib.sha256(f"{job} {body}".encode()).hexdigest()
 
 
 def _answered(job: str, body: bytes) -> Answer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ def test_a_file_is_kept_as_promised(tmp_path: Path) -> None:
     assert modes == ["wal", 2]
 
 
-@pytest.mark.parametrize("change", ["replaced", "removed", "linked", "log", "pointed elsewhere"])
+@pytest.mark.parametrize("change", ["replaced", "removed", "linked", "log", "cut log", "memory", "pointed elsewhere"])
 @pytest.mark.parametrize("key", [None, b"k" * 32])
 def test_a_file_that_is_replaced_while_it_is_open_is_found(tmp_path: Path, change: str, key: bytes | None) -> None:
     """The attack: an old copy in its place. The open process went on with the file that had lost its name."""
@@ -75,20 +76,111 @@ def test_a_file_that_is_replaced_while_it_is_open_is_found(tmp_path: Path, chang
             path.unlink()
             path.symlink_to(tmp_path / "old")
         elif change == "log":
-            for end in ("-wal", "-shm"):
-                Path(f"{path}{end}").unlink()
+            Path(f"{path}-wal").unlink()
+        elif change == "cut log":
+            os.truncate(f"{path}-wal", 0)
+        elif change == "memory":
+            Path(f"{path}-shm").unlink()
         else:
             for end in ("", "-wal", "-shm"):
                 Path(f"{path}{end}").unlink(missing_ok=True)
         if change == "replaced":
             shutil.copy(tmp_path / "old", path)
         for use in (lambda: ledger.charge("a", small, key="two"), lambda: ledger.standing("a"), ledger.verify):
-            with pytest.raises(LedgerAlteredError, match="replaced, removed or given a second name"):
+            with pytest.raises(LedgerAlteredError, match="replaced, removed, cut or given a second name"):
                 use()
     if change == "linked":
         for name in (path, tmp_path / "other"):
             with pytest.raises(LedgerAlteredError, match="second name"):
                 Ledger.open(name, key=key)
+
+
+SPENDER = """
+from privkde.ledger import Ledger
+from tests.privkde.ledger.charging import release
+with Ledger.open({path!r}, create=False) as ledger:
+    ledger.charge("a", release(1.0), key="theirs")
+    print("charged", flush=True)
+    input()
+"""
+
+
+def test_processes_that_share_no_memory_do_not_spend_twice(tmp_path: Path) -> None:
+    """The attack: without `-shm` a second process made its own, and neither saw what the other wrote."""
+    path = tmp_path / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=0.0)
+        Path(f"{path}-shm").unlink()
+        program = [sys.executable, "-c", SPENDER.format(path=str(path))]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+            assert other.stdout is not None
+            assert other.stdout.readline() == "charged\n"
+            with pytest.raises(LedgerAlteredError):
+                ledger.charge("a", release(1.0), key="ours")
+            other.communicate("\n")
+
+
+@pytest.mark.parametrize("step", ["_prepare", "verify"])
+def test_a_file_that_is_replaced_while_it_is_being_opened_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The attack: what was opened had lost its name before anybody looked at the name, and charges were lost."""
+    path = tmp_path / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.backup(tmp_path / "copy")
+    done: Any = getattr(store.Store, step)
+
+    def replaced(*of: Any, **asked: Any) -> Any:
+        result = done(*of, **asked)
+        for end in ("-wal", "-shm"):
+            Path(f"{path}{end}").unlink(missing_ok=True)
+        os.replace(tmp_path / "copy", path)
+        return result
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store.Store, step, replaced)
+        with pytest.raises(LedgerAlteredError):
+            Ledger.open(path, create=False).standing("a")
+    Ledger.open(path, create=False).close()
+
+
+def test_a_new_ledger_that_is_replaced_while_it_is_being_made_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, made = tmp_path / "ledger", connecting.prepare_creation
+    Ledger.open(tmp_path / "other").close()
+
+    def replaced(engine: sa.Engine) -> None:
+        made(engine)
+        os.replace(tmp_path / "other", path)
+
+    monkeypatch.setattr(store, "prepare_creation", replaced)
+    with pytest.raises(LedgerAlteredError):
+        Ledger.open(path)
+
+
+def test_a_log_that_a_tool_cuts_after_copying_all_of_it_is_no_alarm(tmp_path: Path) -> None:
+    """Nothing is lost: SQLite counts nothing in a log that it was told to cut, or only what was written since."""
+    path = tmp_path / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        for number in range(3):
+            tool = sqlite3.connect(path)
+            tool.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            tool.close()
+            assert Path(f"{path}-wal").stat().st_size == 0
+            ledger.charge("a", release(0.1), key=str(number))
+        assert ledger.standing("a").n_charges == 3
+
+
+def test_a_ledger_that_cannot_be_made_is_told_of_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(*_: Any) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("privkde.ledger.connecting.os.open", denied)
+    with pytest.raises(LedgerUnavailableError, match="cannot be made: Permission denied"):
+        Ledger.open(tmp_path / "ledger")
 
 
 def test_a_file_that_is_replaced_during_a_charge_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

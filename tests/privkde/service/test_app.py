@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import math
@@ -29,7 +28,7 @@ from privkde.service.planning_routes import SMALL
 from privkde.service.problems import KINDS, MEDIA_TYPE
 from privkde.service.protection import SECURITY_HEADERS
 from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, GuaranteeRequest, ReleaseRequest
-from privkde.service.workers import Answer, content_key
+from privkde.service.workers import Answer, as_text, content_key
 
 HOST = "http://127.0.0.1"
 TOKEN = "a-token-that-nobody-guesses-0123"
@@ -336,7 +335,7 @@ def test_too_much_at_once_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("pebble.ProcessPool.schedule", lambda *_, **__: next(given))
     with bare(queue=0) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, "/v1/plan", json=SMALL)
-        while not client.app.state.workers._running:  # type: ignore[attr-defined]
+        while not client.app.state.workers._waiting:  # type: ignore[attr-defined]
             time.sleep(0.01)
         answer = client.post("/v1/plan", json=SMALL | {"users": 2_001})
         problem(answer, "busy")
@@ -391,7 +390,7 @@ def test_a_cache_has_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
         workers = client.app.state.workers  # type: ignore[attr-defined]
         for users in (2_001, 2_002):  # there is room for one of them
             assert client.post("/v1/plan", json=SMALL | {"users": users}).json() == {}
-        assert list(workers._kept) == [content_key("plan", dataclasses.asdict(PlanRequest(**SMALL | {"users": 2_002})))]
+        assert list(workers._kept) == [content_key("plan", as_text(PlanRequest(**SMALL | {"users": 2_002})))]
         assert workers._kept_bytes == 2
     with bare(cache_bytes=0) as client:
         workers = client.app.state.workers  # type: ignore[attr-defined]
@@ -410,8 +409,9 @@ def test_processes_that_were_lost_are_replaced() -> None:
 
 
 def test_keys_tell_questions_apart() -> None:
-    assert content_key("plan", {"a": 1, "b": 2}) == content_key("plan", {"b": 2, "a": 1})
-    assert len({content_key("plan", {"a": 1}), content_key("plan", {"a": 2}), content_key("solve", {"a": 1})}) == 3
+    one, other = (as_text(PlanRequest(**SMALL | {"users": users})) for users in (2_002, 2_003))
+    assert as_text({"a": 1, "b": 2}) == as_text({"b": 2, "a": 1})
+    assert len({content_key("plan", one), content_key("plan", other), content_key("solve", one)}) == 3
 
 
 # --- composition and budgets ------------------------------------------------------------------------

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from httpx2 import ASGITransport, AsyncClient, Response
 
+from accounting.releases.composing import MOST_RELEASES
 from privkde.service import Settings, create_app
 from privkde.service.planning_routes import SMALL
-from privkde.service.problems import TOO_LARGE, TOO_MANY, Kind
-from privkde.service.reading import MOST_VALUES
-from privkde.service.workers import Answer
+from privkde.service.problems import INVALID, TOO_LARGE, TOO_MANY, Kind
+from privkde.service.reading import FEW_BYTES, FEW_VALUES, MOST_VALUES, json_object
+from privkde.service.workers import Answer, Workers
 
 pytestmark = pytest.mark.anyio
-ATTACKER, HONEST = "203.0.113.1", "203.0.113.2"
+ATTACKER, HONEST, THIRD = "203.0.113.1", "203.0.113.2", "203.0.113.3"
 TOKEN = "a-token-that-nobody-guesses-0123"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -75,6 +77,16 @@ def plans(client: AsyncClient, number: int, **request: Any) -> list[asyncio.Task
     """So many different plans that a client asks for, all at once."""
     bodies = [SMALL | {"users": 3_000 + i} for i in range(number)]
     return [asyncio.create_task(client.post("/v1/plan", json=body, **request)) for body in bodies]
+
+
+def app_of(client: AsyncClient) -> FastAPI:
+    app: FastAPI = client._transport.app  # type: ignore[attr-defined]
+    return app
+
+
+def workers_of(client: AsyncClient) -> Workers:
+    found: Workers = app_of(client).state.workers
+    return found
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -166,6 +178,133 @@ async def test_reading_a_ledger_is_limited_in_time_and_does_not_wait_for_plans(w
         await asyncio.gather(*reading, *sent)
     limits = {job: seconds for job, seconds in work.asked if job != "plan"}
     assert limits == dict.fromkeys(("budgets", "standing", "charges", "uses", "quote"), 3.0)
+
+
+async def test_a_question_does_not_wait_in_the_turn_of_somebody_who_asked_it_first(work: Work) -> None:
+    """The attack: ask for much slow work and then for what others will ask, so that they wait behind all of it."""
+    settings = Settings(workers=2, queue=16)
+    popular = SMALL | {"users": 2_999}
+    async with service(settings, ATTACKER, HONEST) as (attacker, honest):
+        slow = plans(attacker, 3)
+        await until(lambda: len(work.asked) == 1)
+        copy = asyncio.create_task(attacker.post("/v1/plan", json=popular))
+        await until(lambda: len(workers_of(attacker)._waiting) == 4)
+        asked = asyncio.create_task(honest.post("/v1/plan", json=popular))
+        await until(lambda: len(work.asked) == 2)  # in its own turn, while all that waits still waits
+        again = asyncio.create_task(honest.post("/v1/plan", json=popular))
+        work.finish()
+        answers = await asyncio.gather(asked, again, copy, *slow)
+    assert [answer.status_code for answer in answers] == [200] * 6
+    assert len(work.asked) == 4  # and once for all who asked it
+
+
+async def test_a_question_that_is_at_work_needs_no_turn(work: Work) -> None:
+    """Nor does it take one from others: as many may ask it as like."""
+    settings = Settings(workers=1, queue=0)
+    async with service(settings, ATTACKER, HONEST) as (attacker, honest):
+        first = plans(attacker, 1)
+        await until(lambda: len(work.asked) == 1)
+        joined = [*plans(honest, 1), *plans(honest, 1), *plans(attacker, 1)]
+        await asyncio.sleep(0.01)
+        assert not any(task.done() for task in joined)
+        work.finish()
+        assert {answer.status_code for answer in await asyncio.gather(*first, *joined)} == {200}
+        assert len(work.asked) == 1
+        assert not workers_of(honest)._waiting
+        assert not workers_of(honest)._at_work
+
+
+async def test_somebody_whose_turn_comes_while_the_same_is_at_work_gives_it_on(work: Work) -> None:
+    settings = Settings(workers=3, queue=16)
+    async with service(settings, ATTACKER, HONEST, THIRD) as (attacker, honest, third):
+        started = plans(attacker, 3)  # two of three workers
+        await until(lambda: len(work.asked) == 2)
+        asked = SMALL | {"users": 9_000}
+        busy = asyncio.create_task(third.post("/v1/plan", json=asked | {"users": 9_001}))
+        await until(lambda: len(work.asked) == 3)
+        same = [asyncio.create_task(client.post("/v1/plan", json=asked)) for client in (honest, third)]
+        await until(lambda: len(workers_of(honest)._waiting) == 6)
+        work.finish()
+        assert {answer.status_code for answer in await asyncio.gather(busy, *started, *same)} == {200}
+        assert len(work.asked) == 5
+        assert workers_of(honest)._turns._free == 3
+
+
+async def test_more_releases_than_can_be_composed_are_refused_before_records_are_made(
+    monkeypatch: pytest.MonkeyPatch, work: Work
+) -> None:
+    """The attack: a body within its limits became thousands of records, while everybody waited."""
+    monkeypatch.setattr("privkde.service.requests.ReleaseRequest.__post_init__", None)
+    release = {"name": "a", "guarantee": {"epsilon": 1}}
+    async with service(Settings(workers=1), ATTACKER) as (client,):
+        for name in ("releases", "charged"):
+            body = {"releases": [], "delta": 1e-5} | {name: [release] * (MOST_RELEASES + 1)}
+            refused = await client.post("/v1/compose", json=body)
+            require_refused(refused, INVALID)
+            assert f"give {MOST_RELEASES:,} at most" in refused.json()["detail"]
+    assert not work.asked
+
+
+async def test_large_bodies_are_read_one_after_the_other_with_everybody_else_between(
+    monkeypatch: pytest.MonkeyPatch, work: Work
+) -> None:
+    """The attack: many large bodies at once, all read before anybody else was looked at."""
+    work.at_once, rounds, read_in = True, 0, []
+    read = json_object
+
+    def recorded(body: bytes) -> dict[str, Any]:
+        read_in.append(rounds)
+        return read(body)
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr("privkde.service.reading.json_object", recorded)
+    release = {"name": "a", "guarantee": {"epsilon": 1}}
+    body = {"releases": [release] * (FEW_VALUES // 3), "delta": 1e-5}
+    async with service(Settings(workers=1), ATTACKER) as (client,):
+        counting = asyncio.create_task(count())
+        await asyncio.gather(*(client.post("/v1/compose", json=body) for _ in range(10)))
+        counting.cancel()
+    assert len(read_in) == len(set(read_in)) == 10
+
+
+async def test_what_follows_a_question_mark_is_not_read(monkeypatch: pytest.MonkeyPatch, work: Work) -> None:
+    """The attack: a head full of parameters takes forty times as long as one without."""
+    read: list[Any] = []
+
+    def recorded(text: Any, **_: Any) -> list[Any]:
+        read.append(text)
+        return []
+
+    monkeypatch.setattr("starlette.datastructures.parse_qsl", recorded)
+    async with service(Settings(workers=1), ATTACKER) as (client,):
+        assert (await client.get("/version?" + "a&" * 7_000)).status_code == 200
+    assert not any(read)
+
+
+async def test_small_bodies_do_not_wait_for_large_ones(work: Work) -> None:
+    work.at_once = True
+    many = {"releases": [{"name": "a", "guarantee": {"epsilon": 1}}] * (FEW_VALUES // 3), "delta": 1e-5}
+    long = {"releases": [{"name": "a" * FEW_BYTES, "guarantee": {"epsilon": 1}}], "delta": 1e-5}
+    async with service(Settings(workers=2), ATTACKER, HONEST) as (attacker, honest):
+        async with app_of(attacker).state.large_bodies:
+            held = [asyncio.create_task(attacker.post("/v1/compose", json=body)) for body in (many, long)]
+            assert (await honest.post("/v1/plan", json=SMALL)).status_code == 200
+            assert not any(task.done() for task in held)
+        assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+
+
+async def test_the_document_of_the_api_is_written_out_once(monkeypatch: pytest.MonkeyPatch, work: Work) -> None:
+    async with service(Settings(workers=1), ATTACKER) as (client,):
+        first = await client.get("/openapi.json")
+        monkeypatch.setattr(app_of(client), "openapi", None)
+        again = await client.get("/openapi.json")
+    assert first.json()["info"]["title"] == "privkde"
+    assert again.content == first.content
 
 
 @pytest.mark.parametrize("item", [b"[]", b"1", b"{}", b'"a"'])

@@ -13,15 +13,18 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import h11
 import pytest
 import uvicorn
+from h11._readers import READERS
 from starlette.types import Receive, Scope, Send
 
 from privkde.service import Settings
-from privkde.service.connections import Connection
+from privkde.service.connections import LARGEST_HEAD, Connection
 from privkde.service.problems import LONG_HEAD, MEDIA_TYPE, NO_LENGTH, TOO_MANY
 
 HONEST, ATTACKER, THIRD = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
 REQUEST = b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 PATIENCE = 60.0
 """Seconds after which a test that hangs fails; none of them waits for it."""
@@ -115,10 +118,117 @@ def refused(sent: bytes) -> dict[str, Any]:
     return problem
 
 
-def test_a_body_in_tiny_chunks_is_refused_by_its_head() -> None:
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What h11 was given to read."""
+    given: list[bytes] = []
+    receive = h11.Connection.receive_data
+
+    def recorded(connection: h11.Connection, data: bytes) -> None:
+        given.append(data)
+        receive(connection, data)
+
+    monkeypatch.setattr(h11.Connection, "receive_data", recorded)
+    return given
+
+
+@pytest.mark.parametrize("times", [1, 10_000])
+def test_a_body_in_tiny_chunks_is_refused_by_its_head(read: list[bytes], times: int) -> None:
     """The attack: one connection sends a body byte by byte in chunks, and the server does nothing else."""
-    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
-    assert refused(head + b"1\r\n \r\n" * 10_000)["type"] == NO_LENGTH.uri
+    assert refused(CHUNKED + b"1\r\n \r\n" * times)["type"] == NO_LENGTH.uri
+    assert not read
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"transfer-encoding: chunked",
+        b"TRANSFER-Encoding:\tchunked",
+        b"Transfer-Encoding:chunked",
+        b"Transfer-Encoding: \r\n chunked",
+        b"Transfer-Encoding : chunked",
+        b"\x0bTransfer-Encoding: chunked",
+        b"\rTransfer-Encoding: chunked",
+        b"Content-Length: 2\nTransfer-Encoding: chunked",
+    ],
+)
+def test_no_spelling_gets_a_body_in_chunks_read(monkeypatch: pytest.MonkeyPatch, header: bytes) -> None:
+    readers: Any = READERS[h11.SEND_BODY]
+    monkeypatch.setitem(readers, "chunked", None)
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n"
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        connection.sendall(head + b"2\r\n{}\r\n0\r\n\r\n")
+        assert rest(connection)[:12] in (b"HTTP/1.1 411", b"HTTP/1.1 400")
+
+
+@pytest.mark.parametrize("times", [0, 2_000])
+def test_chunks_that_follow_another_request_are_not_read_either(read: list[bytes], times: int) -> None:
+    """The attack: the second head arrived before the first request was answered, and nobody looked at it."""
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        connection.sendall(REQUEST % b"late" + CHUNKED + b"1\r\nx\r\n" * times)
+        got = rest(connection)
+    assert got.startswith(b"HTTP/1.1 200 OK")
+    assert b"answeredHTTP/1.1 411 " in got
+    assert read == [REQUEST % b"late"]
+
+
+@pytest.mark.parametrize(
+    "before", [b"", REQUEST % b"late", b"POST / HTTP/1.1\r\nHost: l\r\nContent-Length: 2\r\n\r\n{}"]
+)
+@pytest.mark.parametrize("blank", [b" ", b"\t"])
+@pytest.mark.parametrize("length", [100, 20_000])
+def test_a_long_run_of_blanks_is_refused_before_it_is_read(
+    read: list[bytes], before: bytes, blank: bytes, length: int
+) -> None:
+    """The attack: h11 tries out every way to divide the blanks between the beginning and the end of a value."""
+    line = b"GET / HTTP/1.1\r\nHost: localhost\r\na:" + blank * 15_900 + b"\x00\r\n\r\n"
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        with contextlib.suppress(ConnectionError):
+            for at in range(0, len(before + line), length):
+                connection.sendall((before + line)[at : at + length])
+        assert b"HTTP/1.1 431 " in rest(connection)
+    assert b"".join(read) == before
+
+
+def test_a_head_that_does_not_end_is_refused(read: list[bytes]) -> None:
+    assert refused(b"GET / HTTP/1.1\r\na:" + b"b" * LARGEST_HEAD)["type"] == LONG_HEAD.uri
+    assert not read
+
+
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\x02\x00", b" " * 50_000, b"\n" * 50_000])
+def test_what_cannot_be_a_head_is_refused_by_its_first_byte(read: list[bytes], sent: bytes) -> None:
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(sent)
+        rest(connection)
+    assert read == [sent[:1]]
+
+
+def test_requests_that_are_sent_without_waiting_are_answered_one_after_the_other() -> None:
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        connection.sendall((REQUEST % b"late") * 2 + REQUEST % b"" + b"GET /")
+        got = b""
+        while got.count(b"answered") < 3:
+            got += connection.recv(2**16)
+        connection.sendall(b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        require_answer(rest(connection, until=b"answered"))
+
+
+def test_a_head_that_began_before_the_last_answer_must_arrive_in_time() -> None:
+    with serving(arrival_limit=SHORT) as port, connected(port) as connection:
+        connection.sendall(REQUEST % b"late" + b"GET /")
+        assert rest(connection).endswith(b"answered")
+
+
+def test_a_body_that_nobody_reads_is_no_head() -> None:
+    """The application answers before the body is there; the connection goes on behind it."""
+    body = (REQUEST % b"held") * 10_000
+    head = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with serving(arrival_limit=LONG) as port, connected(port) as connection:
+        connection.sendall(head)
+        require_answer(rest(connection, until=b"answered"))
+        connection.sendall(body + REQUEST % b"late")
+        require_answer(rest(connection, until=b"answered"))
 
 
 def test_a_head_of_very_many_lines_is_refused() -> None:
