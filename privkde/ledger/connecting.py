@@ -147,7 +147,7 @@ def lock_creation(connection: sa.Connection) -> None:
 
 
 def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
-    shown = str(path)
+    shown, place = str(path), resolved(path)
     if path.is_dir():
         raise InvalidInputError(f"path {shown!r} is a folder; name a file inside it.")
     if not path.exists():
@@ -156,7 +156,7 @@ def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
         if not path.parent.is_dir():
             raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first.")
         _make_empty(path)
-    url = sa.URL.create("sqlite+pysqlite", database=str(resolved(path)))
+    url = sa.URL.create("sqlite+pysqlite", database=str(place))
     engine = sa.create_engine(url, hide_parameters=True, pool_timeout=PATIENCE, connect_args={"timeout": PATIENCE})
     sa.event.listen(engine, "connect", _set_up_file)
     sa.event.listen(engine, "begin", _begin_file)
