@@ -9,7 +9,8 @@ from typing import ClassVar
 
 import mpmath
 
-from verification.certified.noise_laws import LossBounds, TwoLaws, response, shifted, three_negative_binomials
+from verification.certified.balls import exact
+from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
 from verification.exact.brute_force import DIGITS
 from verification.exact.rational_twins import ExactPair, response_pairs
@@ -55,7 +56,7 @@ class ResponseTwin(MechanismTwin):
 
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """A sum of two binomials, and the target's report."""
-        return response(self.n_users, float(self.flip_probability), ones, dropped, tail)
+        return response(self.n_users, exact(self.flip_probability), ones, dropped, tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +85,10 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
         single = NegativeBinomialCount(self.noise_shape, self.continue_probability)
         return single, single, NegativeBinomialCount(self.flood_shape, self.flood_continue_probability)
 
-    @property
-    def certified_whole(self) -> bool:
-        """Only for geometric noise; else the difference of the counts is used."""
-        return self.noise_shape <= 1
-
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
-        """Geometric noise: the loss has a law of one count. Else the difference of the counts, which is less."""
-        single, _, flood = self.noise_counts()
-        if self.certified_whole:
-            return three_negative_binomials(self.continue_probability, flood.certified(tail), tail)
-        noise = single.certified(tail)
-        return shifted(noise.plus(noise.mirrored(0)))
+        """Of both counts together: a function of the smaller one and of their difference."""
+        flood = self.noise_counts()[2].certified(tail)
+        return three_negative_binomials(self.noise_shape, exact(self.continue_probability), flood, tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,11 +164,6 @@ class MechanismTwin(abc.ABC):
         """The shuffled output for the target's bit 1 and 0, for all bits of the others; None if it is not rational."""
         return None
 
-    @property
-    def certified_whole(self) -> bool:
-        """Whether `certified_laws` is the law of the whole output, and not only of a function of it."""
-        return True
-
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """The shuffled output for the target's bit 1 and 0, with at most about `tail` of it left out.
 
