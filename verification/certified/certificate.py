@@ -43,8 +43,8 @@ Curve = tuple[tuple[float, float], ...]
 class Certificate:
     """Bounds on ε at `delta`, proved for the parameters of one plan.
 
-    *What the accountant covers* (`neighbors.covered`) costs at most `upper_epsilon` and at least `covered_epsilon`. *The
-    promise to people* is a supremum over records: at most `upper_epsilon`, and at least `lower_epsilon`, which two
+    *What the accountant covers* (`neighbors.covered`) costs at most `upper_epsilon` and at least `covered_epsilon`.
+    *The promise to people* is a supremum over records: at most `upper_epsilon`, and at least `lower_epsilon`, which two
     records cost. With separate labels, `label_epsilon` comes on top of all three.
     """
 
@@ -182,7 +182,9 @@ def _quantity_or_none(name: str, value: Any) -> float | None:
 
 def _curve(name: str, points: Any) -> Curve:
     if len(points) > len(SHARES):
-        raise InvalidInputError(f"{name} has {len(points)} points, more than {len(SHARES)}; make the certificate again.")
+        raise InvalidInputError(
+            f"{name} has {len(points)} points, more than {len(SHARES)}; make the certificate again."
+        )
     return tuple((require_quantity(name, epsilon), require_quantity(name, delta)) for epsilon, delta in points)
 
 
@@ -359,10 +361,13 @@ def _disproved(checked: _Checked, certificate: Certificate) -> Iterator[str]:
         if checked.upper is None or not checked.upper.delta(top) <= delta:
             yield f"ε ≤ {top:.8g} does not follow at the certificate's witness"
         for epsilon, limit in certificate.upper_curve:
-            if checked.upper is None or not checked.upper.delta(epsilon) <= exact(limit):
-                if limit < 1.0:
-                    yield f"δ({epsilon:.8g}) ≤ {limit:.8g} does not follow at the certificate's witness"
-    for epsilon, bound in ((certificate.covered_epsilon, checked.covered), (certificate.lower_epsilon, checked.attained)):
+            follows = checked.upper is not None and checked.upper.delta(epsilon) <= exact(limit)
+            if limit < 1.0 and not follows:
+                yield f"δ({epsilon:.8g}) ≤ {limit:.8g} does not follow at the certificate's witness"
+    for epsilon, bound in (
+        (certificate.covered_epsilon, checked.covered),
+        (certificate.lower_epsilon, checked.attained),
+    ):
         if epsilon > 0.0 and not bound.delta(epsilon) >= delta:
             yield f"ε ≥ {epsilon:.8g} does not follow"
     for epsilon, limit in certificate.lower_curve:

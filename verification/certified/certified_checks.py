@@ -17,6 +17,7 @@ from verification.evidence import CertifiedBounds
 from verification.twins import needs_twins
 from verification.verdicts import Effort, Finding, Layer, Subject, check, finding
 
+
 @check("plan-verifies", Layer.CERTIFIED, "the plan's own accountant, again")
 def plan_verifies(subject: Subject, effort: Effort, seed: int) -> Finding:
     """`Plan.verify` does not raise, and every number of the plan follows from its request and its parameters."""

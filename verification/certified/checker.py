@@ -1,7 +1,7 @@
 """The checker: what a plan's parameters cost, from above and from below, by theorems evaluated in ball arithmetic.
 
-Only the plan's document is read: its request and its parameters. No law, no grid, no composition of `accounting` is used,
-and what replacing one record can move is counted again. Source: docs/proofs/certificate.md.
+Only the plan's document is read: its request and its parameters. No law, no grid, no composition of `accounting` is
+used, and what replacing one record can move is counted again. Source: docs/proofs/certificate.md.
 """
 
 from __future__ import annotations
@@ -228,8 +228,10 @@ class Lower:
 
     @staticmethod
     def of(instance: Instance, moves: Moves) -> Lower:
-        """Complete flips: all others at 0. Half: all others at 1, as if their records were x′, and the bit goes from a
-        fair coin to 1, which is what a hashed feature does in the bucket of x′.
+        """For complete flips all others are at 0.
+
+        Half: all others at 1, as if their records were x′, and the bit goes from a fair coin to 1, which is what a
+        hashed feature does in the bucket of x′.
         """
         laws = instance.laws()
         if moves.half:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from verification.certified.balls import ONE, ZERO, Ball, Balls, below, convolved, exact
+from verification.certified.balls import ZERO, Ball, Balls, convolved, exact
 from verification.certified.noise_laws import TwoLaws
 
 POINTS_PER_DEVIATION = 12
@@ -59,7 +59,9 @@ class LowerProfile:
     def delta(self, epsilon: float) -> Ball:
         """A number that δ(ε) is not below."""
         growth = exact(epsilon).exp()
-        values = [float(one) - float(growth) * float(zero) for one, zero in zip(self.above_one, self.above_zero, strict=True)]
+        values = [
+            float(one) - float(growth) * float(zero) for one, zero in zip(self.above_one, self.above_zero, strict=True)
+        ]
         at = max(range(len(values)), key=values.__getitem__)
         return self.above_one[at] - growth * (self.above_zero[at] + self.unlisted)
 
@@ -88,12 +90,12 @@ def _rounded(laws: TwoLaws, times: int) -> Sums:
     finite = [x for x in losses if math.isfinite(x)]
     low, high = min(finite), max(finite)
     places = [round(min(max(x, low), high) / step) for x in losses]
-    first = min(places)
-    one, zero = ([ZERO] * (max(places) - first + 1) for _ in range(2))
+    first, length = min(places), max(places) - min(places) + 1
+    sums = Sums(first, [ZERO] * length, [ZERO] * length)
     for place, p, q in zip(places, laws.one, laws.zero, strict=True):
-        one[place - first] += p
-        zero[place - first] += q
-    return Sums(first, one, zero)
+        sums.one[place - first] += p
+        sums.zero[place - first] += q
+    return sums
 
 
 def _power(single: Sums, times: int) -> Sums:

@@ -176,29 +176,52 @@ SINGLES, GROUPS_PER_DEVIATION = 64, 8
 """How many of the first w are looked at one by one, and in how many groups a standard deviation of w is divided."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """a_k, …, a_{2k−1} by w, and their sums over groups of w that begin at `starts`."""
+
+    starts: tuple[int, ...]
+    values: list[Balls]
+    sums: list[Balls]
+
+    @staticmethod
+    def of(values: list[Balls], starts: tuple[int, ...]) -> _Columns:
+        """Sums of the groups."""
+        return _Columns(starts, values, [[total(row[a:b]) for a, b in itertools.pairwise(starts)] for row in values])
+
+    def shifted(self) -> _Columns:
+        """The same at w − 1."""
+        return _Columns.of([[ZERO, *row[:-1]] for row in self.values], self.starts)
+
+    def group(self, row: Balls, number: int) -> Ball:
+        """Σ c_i a_{k+i}, summed over a group."""
+        return total([x * column[number] for x, column in zip(row, self.sums, strict=True)])
+
+    def at(self, row: Balls, w: int) -> Ball:
+        """Σ c_i a_{k+i}(w)."""
+        return total([x * column[w] for x, column in zip(row, self.values, strict=True)])
+
+
 def _plane(k: int, p: Ball, filtered: list[Balls], tail: float) -> TwoLaws:
     """Integer k > 1. For fixed d the likelihood ratio grows with w, so groups of w are bounded by their ends."""
-    length = len(filtered[0])
-    weights = [float(value) for value in filtered[0]]
-    mean = sum(i * x for i, x in enumerate(weights)) / sum(weights)
-    deviation = math.sqrt(max(1.0, sum((i - mean) ** 2 * x for i, x in enumerate(weights)) / sum(weights)))
-    width = max(1, int(deviation / GROUPS_PER_DEVIATION))
-    starts = [*range(min(SINGLES, length)), *range(min(SINGLES, length), length, width), length]
-    before = [[ZERO, *values[:-1]] for values in filtered]
-    sums, sums_before = ([_grouped(values, starts) for values in rows] for rows in (filtered, before))
-    front, laws = (ONE - p) ** (2 * k), TwoLaws(one=[], zero=[])
+    columns = _Columns.of(filtered, _group_starts([float(value) for value in filtered[0]]))
+    before, front, laws = columns.shifted(), (ONE - p) ** (2 * k), TwoLaws(one=[], zero=[])
     reach = len(negative_binomial(exact(k), p, tail).values) + 1
     rows = [[front * p**d * c for c in _coefficients(d, k)] for d in range(reach + 2)]
     for d in range(reach + 1):
         if d:  # u > v
-            _add_groups(laws, rows[d - 1], filtered, sums, rows[d], filtered, sums, starts)
-        _add_groups(laws, rows[d + 1], before, sums_before, rows[d], filtered, sums, starts)  # u ≤ v
+            _add_groups(laws, rows[d - 1], columns, rows[d], columns)
+        _add_groups(laws, rows[d + 1], before, rows[d], columns)  # u ≤ v
     return laws
 
 
-def _grouped(values: Balls, starts: list[int]) -> Balls:
-    """Sums of the groups that begin at these places."""
-    return [total(values[a:b]) for a, b in itertools.pairwise(starts)]
+def _group_starts(weights: list[float]) -> tuple[int, ...]:
+    """Where groups of w begin, and where the last one ends: single w at first, then parts of a deviation."""
+    whole, length = sum(weights), len(weights)
+    mean = sum(i * x for i, x in enumerate(weights)) / whole
+    deviation = math.sqrt(sum((i - mean) ** 2 * x for i, x in enumerate(weights)) / whole)
+    singles = min(SINGLES, length)
+    return (*range(singles), *range(singles, length, max(1, int(deviation / GROUPS_PER_DEVIATION))), length)
 
 
 def _coefficients(d: int, k: int) -> list[int]:
@@ -209,26 +232,12 @@ def _coefficients(d: int, k: int) -> list[int]:
     ]
 
 
-def _dot(row: Balls, columns: list[Balls], at: int) -> Ball:
-    return total([x * column[at] for x, column in zip(row, columns, strict=True)])
-
-
-def _add_groups(
-    laws: TwoLaws,
-    upper: Balls,
-    upper_values: list[Balls],
-    upper_sums: list[Balls],
-    lower: Balls,
-    lower_values: list[Balls],
-    lower_sums: list[Balls],
-    starts: list[int],
-) -> None:
+def _add_groups(laws: TwoLaws, upper: Balls, of_one: _Columns, lower: Balls, of_zero: _Columns) -> None:
     """Two outcomes for each group, of its smallest and largest likelihood ratio, which keep the masses of both laws."""
-    for group, (first, stop) in enumerate(itertools.pairwise(starts)):
-        one, zero = _dot(upper, upper_sums, group), _dot(lower, lower_sums, group)
+    for group, (first, stop) in enumerate(itertools.pairwise(of_one.starts)):
+        one, zero = of_one.group(upper, group), of_zero.group(lower, group)
         if stop - first > 1:
-            ends = (_dot(upper, upper_values, at) / _dot(lower, lower_values, at) for at in (first, stop - 1))
-            smallest, largest = ends
+            smallest, largest = (of_one.at(upper, w) / of_zero.at(lower, w) for w in (first, stop - 1))
             if smallest < largest:
                 share = (one - smallest * zero) / (largest - smallest)
                 laws.one.append(largest * share)

@@ -34,7 +34,7 @@ class LossGrid:
 
     @property
     def n_steps(self) -> int:
-        """n."""
+        """N."""
         return len(self.growth) - 1
 
     def sticks(self, laws: TwoLaws) -> Balls:

@@ -93,7 +93,7 @@ class Corners:
 
     @cached_property
     def rough(self) -> tuple[Floats, Floats]:
-        """g and Q as doubles, to search with."""
+        """G and Q as doubles, to search with."""
         return np.array([float(g) for g in self.gains]), np.array([max(0.0, float(q)) for q in self.lower])
 
     def threshold(self, away: bool, below: float, above: float, cut: Cut) -> float:
@@ -184,8 +184,8 @@ class Moments:
         for g, q in zip(self.gains, self.lower, strict=True):
             step = shift * g
             grown = ONE + step
-            # at g = −1 and t = 1 a power of nothing is left, which is nothing for a > 0
-            result += q * ((grown**a if not grown == ZERO else ZERO) - ONE - a * step)
+            nothing = ZERO if self.power > 0.0 else exact(math.inf)  # 0^a, at g = −1 and t = 1
+            result += q * ((nothing if grown == ZERO else grown**a) - ONE - a * step)
         return result / (shift * shift)
 
     def largest(self, below: float, above: float) -> Ball:

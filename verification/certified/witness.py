@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from accounting import InvalidInputError
 from accounting.errors import require_integer, require_real
 
 MOST_BITS, MOST_POINTS, MOST_ORDERS = 8192, 20_000, 64
