@@ -235,11 +235,15 @@ class _Checked:
             found = upper(plan, reach, claim.delta, witness)
         except TooLargeError as error:
             notes = (str(error),)
-        tail = found.witness.tail if found is not None else claim.delta * 1e-9 / reach.instances
-        instance = Instance(mechanism_twin(plan), tail)
+        instance = found.instance if found is not None else _rough(plan, claim, reach)
         covered = Lower.of(instance, reach.covered)
         attained = covered if reach.attained == reach.covered else Lower.of(instance, reach.attained)
         return _Checked(claim, reach, found, covered, attained, notes)
+
+
+def _rough(plan: Plan, claim: _Claim, reach: Neighbors) -> Instance:
+    """An instance for bounds from below, where bounds from above take too much."""
+    return Instance.of(mechanism_twin(plan), claim.delta * 1e-9 / reach.instances)
 
 
 def certify(plan: Plan) -> Certificate:

@@ -35,7 +35,7 @@ TAIL_SHARE = 1e-7
 """Share of δ that mass outside the windows may cost."""
 POINTS_PER_DEVIATION, LEAST_POINTS, MOST_GRID = 32, 100, 1500
 """Points of a grid of losses in a standard deviation of one instance's loss, and at least and at most."""
-FINEST_CELLS, WIDE = 1024, 32
+FINEST_CELLS, WIDE = 1024, 16
 """Finest cells of the others' data, about; and how many of them make a wide one, which is tried first."""
 LARGEST_WINDOWS = 2e6
 """Masses that all cells together may have."""
@@ -56,6 +56,13 @@ class Instance:
 
     twin: MechanismTwin
     tail: float
+    all_zero: TwoLaws
+    """The laws if all others are at 0."""
+
+    @staticmethod
+    def of(twin: MechanismTwin, tail: float) -> Instance:
+        """With windows that end where masses are below `tail`."""
+        return Instance(twin, tail, twin.certified_laws(tail))
 
     def laws(self, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """The shuffled output for the target's bit 1 and 0; `ones` and `dropped` are about the others."""
@@ -87,11 +94,11 @@ def finest_cell(instance: Instance) -> int:
     users = instance.twin.n_users
     if not instance.twin.depends_on_others:
         return 0
-    cells = max(16.0, min(float(FINEST_CELLS), LARGEST_WINDOWS / len(instance.laws().one)))
+    cells = max(16.0, min(float(FINEST_CELLS), LARGEST_WINDOWS / len(instance.all_zero.one)))
     return int(users / cells)
 
 
-def loss_grid(laws: TwoLaws, negligible: float, instances: int) -> Grid:
+def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
     """Fine enough for the deviation of the loss, and as far as losses of more than `negligible` mass go."""
     sizes, deviation, weight = [], 0.0, 0.0
     for p, q in zip(laws.one, laws.zero, strict=True):
@@ -116,7 +123,7 @@ def loss_grid(laws: TwoLaws, negligible: float, instances: int) -> Grid:
 
 def kinds(instance: Instance, grid: LossGrid, finest: int) -> list[Table]:
     """Tables such that every data of the others is dominated by one of them, in one direction or the other."""
-    end = Table.of(instance.laws(), grid)
+    end = Table.of(instance.all_zero, grid)
     mirror = end.reversed()
 
     def settled(laws: TwoLaws) -> bool:
@@ -135,6 +142,7 @@ class Upper:
     """A bound on δ(ε) for every ε, and the witness that it was computed at."""
 
     delta: Bound
+    instance: Instance
     witness: Witness
 
     def epsilon(self, delta: float, guess: float) -> float:
@@ -161,39 +169,33 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
 
     Call it with the precision of the witness.
     """
-    twin = mechanism_twin(plan)
     tail = given.tail if given else max(TAIL_SHARE * delta / reach.instances, 1e-290)
-    instance = Instance(twin, tail)
-    cell = given.cell if given else finest_cell(instance)
-    found = given or Witness(bits=ctx.prec, tail=tail, cell=cell)
+    instance = Instance.of(mechanism_twin(plan), tail)
+    found = given or Witness(bits=ctx.prec, tail=tail, cell=finest_cell(instance))
     if reach.squared_shift is None and reach.instances == 1:
-        return Upper(lambda epsilon: _one_instance(instance, cell, exact(epsilon).exp()), found)
-    laws = instance.laws()
-    coarse = found.grid or loss_grid(laws, CERTAIN * delta / reach.instances, reach.instances)
-    grid = LossGrid.of(coarse)
-    tables = kinds(instance, grid, cell)
-    found = replace(found, grid=coarse)
+        return Upper(lambda epsilon: _one_instance(instance, found.cell, exact(epsilon).exp()), instance, found)
+    negligible = CERTAIN * delta / reach.instances
+    found = replace(found, grid=found.grid or loss_grid(instance.all_zero, negligible))
+    assert found.grid is not None
+    grid = LossGrid.of(found.grid)
+    tables = kinds(instance, grid, found.cell)
     if reach.squared_shift is None:
-        loss = composed(tables, grid, reach.instances, TRIMMED * delta)
-        return Upper(loss.delta, found)
-    budget = Budget(reach.squared_shift, reach.instances, reach.largest_shift)
-    corners = _corners(tables, grid)
-    cutting = found.cutting or any_data_cutting(corners, budget, delta)
-    found = replace(found, cutting=cutting)
-    any_data = AnyData.of(corners, budget, cutting)
-    if not reach.unit_ball:
-        return Upper(any_data.delta, found)
-    coins = Coins.of(twin.n_users)
-    if coins.number < 1:
-        return Upper(any_data.delta, found)
+        return Upper(composed(tables, grid, reach.instances, TRIMMED * delta).delta, instance, found)
+    budget, corners = Budget(reach.squared_shift, reach.instances, reach.largest_shift), _corners(tables, grid)
+    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta))
+    assert found.cutting is not None
+    any_data, coins = AnyData.of(corners, budget, found.cutting), Coins.of(instance.twin.n_users)
+    if not reach.unit_ball or coins.number < 1:
+        return Upper(any_data.delta, instance, found)
     tossed = shifted(binomial(coins.number, ONE / 2, tail))
-    coin_grid = found.coin_grid or loss_grid(tossed, CERTAIN * delta / reach.instances, reach.instances)
-    fine = LossGrid.of(coin_grid)
+    found = replace(found, coin_grid=found.coin_grid or loss_grid(tossed, negligible))
+    assert found.coin_grid is not None
+    fine = LossGrid.of(found.coin_grid)
     of_coins = _corners([Table.of(tossed, fine)], fine)
-    cutting = found.coin_cutting or coin_cutting(of_coins, budget, delta)
-    ball = UnitBall(corners, AnyData.of(of_coins, budget, cutting), coins.failure)
-    found = replace(found, coin_grid=coin_grid, coin_cutting=cutting)
-    return Upper(lambda epsilon: any_data.delta(epsilon).min(ball.delta(epsilon)), found)
+    found = replace(found, coin_cutting=found.coin_cutting or coin_cutting(of_coins, budget, delta))
+    assert found.coin_cutting is not None
+    ball = UnitBall(corners, AnyData.of(of_coins, budget, found.coin_cutting), coins.failure)
+    return Upper(lambda epsilon: any_data.delta(epsilon).min(ball.delta(epsilon)), instance, found)
 
 
 def _corners(tables: list[Table], grid: LossGrid) -> Corners:
@@ -203,7 +205,7 @@ def _corners(tables: list[Table], grid: LossGrid) -> Corners:
 
 def _one_instance(instance: Instance, cell: int, growth: Ball) -> Ball:
     """Hockey sticks of one bit that may flip, over all data of the others, in both directions."""
-    largest = _sticks(instance.laws(), growth)
+    largest = _sticks(instance.all_zero, growth)
 
     def settled(laws: TwoLaws) -> bool:
         return bool(_sticks(laws, growth) <= largest)
@@ -233,7 +235,7 @@ class Lower:
         Half: all others at 1, as if their records were x′, and the bit goes from a fair coin to 1, which is what a
         hashed feature does in the bucket of x′.
         """
-        laws = instance.laws()
+        laws = instance.all_zero
         if moves.half:
             laws = instance.laws(ones=instance.twin.n_users - 1).mixed(ONE / 2, ONE)
         return Lower(tuple(LowerProfile.of(way, moves.bits) for way in (laws, laws.reversed())) if moves.bits else ())

@@ -7,11 +7,17 @@ section 4.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verification.certified.balls import ZERO, Ball, Balls, convolved, exact
 from verification.certified.noise_laws import TwoLaws
+
+Floats = NDArray[np.float64]
 
 POINTS_PER_DEVIATION = 12
 REACH = 9.0
@@ -36,10 +42,12 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class LowerProfile:
-    """Sums of losses in descending order of the test, as suffix sums of both laws."""
+    """P and Q of the sets "the sum is at least this", in descending order of the sum."""
 
     above_one: Balls
     above_zero: Balls
+    rough: tuple[Floats, Floats]
+    """The same as doubles, to choose a set by."""
     unlisted: Ball
     """Mass of the lower law that is not listed."""
 
@@ -48,21 +56,14 @@ class LowerProfile:
         """For `times` copies of the pair. What one copy leaves out of `zero` may all lie in the test's set."""
         single = _rounded(laws, times)
         sums = _power(single, times) if times > 1 else single
-        one, zero, above_one, above_zero = ZERO, ZERO, [], []
-        for p, q in zip(reversed(sums.one), reversed(sums.zero), strict=True):
-            one, zero = one + p, zero + q
-            above_one.append(one)
-            above_zero.append(zero)
-        unlisted = laws.reversed().missing * times
-        return LowerProfile(above_one, above_zero, unlisted)
+        one, zero = (list(itertools.accumulate(reversed(side))) for side in (sums.one, sums.zero))
+        rough = np.array([float(p) for p in one]), np.array([float(q) for q in zero])
+        return LowerProfile(one, zero, rough, laws.reversed().missing * times)
 
     def delta(self, epsilon: float) -> Ball:
         """A number that δ(ε) is not below."""
         growth = exact(epsilon).exp()
-        values = [
-            float(one) - float(growth) * float(zero) for one, zero in zip(self.above_one, self.above_zero, strict=True)
-        ]
-        at = max(range(len(values)), key=values.__getitem__)
+        at = int(np.argmax(self.rough[0] - float(growth) * self.rough[1]))
         return self.above_one[at] - growth * (self.above_zero[at] + self.unlisted)
 
     def epsilon(self, delta: float) -> float:
