@@ -38,6 +38,12 @@ def below(ball: Ball) -> float:
     return math.nextafter(float(ball.lower()), -math.inf)
 
 
+def whole_below(ball: Ball) -> int:
+    """An integer that the number is at least: the largest that is certain."""
+    mantissa, exponent = (int(part) for part in ball.lower().man_exp())
+    return mantissa << exponent if exponent >= 0 else mantissa >> -exponent  # towards minus infinity
+
+
 def convolved(first: Balls, second: Balls) -> Balls:
     """Coefficients of a product of two polynomials, of full length even if the last ones vanish."""
     if len(first) == 1:

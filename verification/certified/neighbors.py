@@ -6,13 +6,12 @@ records *attain*, which is at most that and often much less. Source: docs/proofs
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from accounting import Contract, InvalidInputError, Plan
-from verification.certified.balls import ONE, Ball, exact
+from verification.certified.balls import ONE, Ball, exact, whole_below
 from verification.twins import counts_shifts, kernel_twin
 from verification.twins.kernel_twins import NORM
 
@@ -65,7 +64,7 @@ def neighbors(plan: Plan) -> Neighbors:
         shift = shift.max(kernel.moved_to_zero(shift, moving) + 2 * exact(said("size_weight")) ** 2)
     shift *= times
     ball = times == 1 and not request.joint and kernel.unit_ball(said)
-    fitting = Moves(min(touched, math.floor(float((shift / exact(largest) ** 2).lower()))), half=largest < 1.0)
+    fitting = Moves(min(touched, whole_below(shift / exact(largest) ** 2)), half=largest < 1.0)
     return Neighbors(
         instances=touched,
         covered=attained if ball else fitting,
@@ -92,7 +91,7 @@ def _of_records(plan: Plan) -> Neighbors:
     touched = request.releases * int(request.padded or 0)
     return Neighbors(
         instances=touched,
-        covered=Moves(min(touched, math.floor(float(shift.lower())))),
+        covered=Moves(min(touched, whole_below(shift))),
         attained=Moves(0),
         squared_shift=shift,
     )

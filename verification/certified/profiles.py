@@ -9,6 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from verification.certified.balls import ONE, ZERO, Ball, Balls, convolved, exact, total
 from verification.certified.noise_laws import TwoLaws
@@ -175,12 +176,12 @@ class Loss:
 
     def delta(self, epsilon: float) -> Ball:
         """E[(1 − e^{ε−L})₊]."""
-        start = max(0, math.floor(epsilon / self.step) - self.first - 1)
+        beyond = math.floor(Fraction(epsilon) / Fraction(self.step)) + 1  # the first loss above ε, exactly
         masses, losses = ZERO, ZERO
-        for i in range(start, len(self.masses)):
-            if (self.first + i) * self.step > epsilon:
-                masses += self.masses[i]
-                losses += self.masses[i] * (-exact(self.step) * (self.first + i)).exp()
+        for place in range(max(beyond, self.first), self.first + len(self.masses)):
+            mass = self.masses[place - self.first]
+            masses += mass
+            losses += mass * (-exact(self.step) * place).exp()
         return self.infinite + masses - exact(epsilon).exp() * losses
 
 

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from verification.certified.balls import ONE, ZERO, Ball, Balls, exact, total
+from verification.certified.balls import ONE, ZERO, Ball, Balls, exact, total, whole_below
 from verification.certified.profiles import Loss
 from verification.certified.witness import Cutting
 
@@ -64,8 +64,12 @@ class Cut:
         return Cut((1.0 - share) * mass / float(budget.squared_shift), share * mass / float(budget.summed))
 
     def per_unit(self, shift: float) -> float:
-        """What may be lost at this shift or beyond, divided by the shift."""
+        """About what may be lost at this shift or beyond, divided by the shift."""
         return self.square * shift + self.linear
+
+    def allows(self, lost: Ball, shift: float) -> bool:
+        """Whether so much may be lost, per unit of shift, at this shift and beyond."""
+        return bool(lost <= exact(self.square) * exact(shift) + exact(self.linear))
 
     def lost(self, budget: Budget) -> Ball:
         """b₂Δ² + b₁√k·Δ: what all instances may lose together."""
@@ -145,7 +149,7 @@ class Corners:
         for away in (False, True):
             for below, above in itertools.pairwise(budget.edges()):
                 threshold = self.threshold(away, below, above, cut)
-                if math.isnan(threshold) or not self.checked_loss(away, above, threshold) <= exact(cut.per_unit(below)):
+                if math.isnan(threshold) or not cut.allows(self.checked_loss(away, above, threshold), below):
                     return exact(math.inf)
                 moments = Moments(*self.cut_gains(away, threshold), 1.0 - order if away else order)
                 largest = largest.max(moments.largest(below, above))
@@ -303,7 +307,7 @@ class Coins:
         """⌊0.87μ⌋ and e^{−0.13²μ/2}, with μ = (n−1)(1 − √0.501)."""
         share, slack = (ONE * above / below for above, below in (COIN_SHARE, COIN_SHORTFALL))
         mean = (n_users - 1) * (ONE - share.sqrt())
-        return Coins(max(0, int(float(((ONE - slack) * mean).lower()))), (-slack * slack * mean / 2).exp())
+        return Coins(max(0, whole_below((ONE - slack) * mean)), (-slack * slack * mean / 2).exp())
 
 
 @dataclass(frozen=True, slots=True)
