@@ -29,7 +29,7 @@ from verification.certified.certificate import certify
 
 Row = dict[str, Any]
 
-SCALES = (
+SCALES: tuple[Row, ...] = (
     {"users": 2, "epsilon": 20.0, "delta": 1e-2},
     {"users": 30, "epsilon": 8.0, "delta": 1e-3},
     {"users": 1_000, "epsilon": 2.0, "delta": 1e-5},
@@ -37,7 +37,7 @@ SCALES = (
     {"users": 1_000_000, "epsilon": 0.1, "delta": 1e-9},
     {"users": 1_000_000_000, "epsilon": 0.01, "delta": 1e-12},
 )
-KERNELS = (
+KERNELS: tuple[Row, ...] = (
     {"kernel": "gaussian", "dim": 16, "repetitions": 1},
     {"kernel": "gaussian", "dim": 64, "repetitions": 200},
     {"kernel": "inner-product", "dim": 48},
@@ -46,14 +46,14 @@ KERNELS = (
     {"kernel": "laplacian", "dim": 8, "repetitions": 25},
     {"kernel": "exponential", "dim": 8, "repetitions": 3},
 )
-PROTOCOLS = (
+PROTOCOLS: tuple[Row, ...] = (
     {"bitsum": "rr"},
     {"bitsum": "poisson"},
     {"bitsum": "negative-binomial"},
     {"bitsum": "3nb"},
     {"bitsum": "3nb", "noise_shape": 4},
 )
-OTHERS = (
+OTHERS: tuple[Row, ...] = (
     *({"accountant": rung} for rung in ("basic", "advanced", "paper")),
     {"classes": 3, "labels": "joint"},
     {"classes": 3, "labels": "separate"},

@@ -104,7 +104,7 @@ def column_sums(bits: NDArray[np.uint8]) -> NDArray[np.int64]:
     >>> column_sums(np.ones((1000, 2), dtype=np.uint8)).tolist()
     [1000, 1000]
     """
-    total = np.add.reduce(bits[:ROWS_PER_BYTE], axis=0, dtype=np.uint8).astype(np.int64)
+    total: NDArray[np.int64] = np.add.reduce(bits[:ROWS_PER_BYTE], axis=0, dtype=np.uint8).astype(np.int64)
     for start in range(ROWS_PER_BYTE, len(bits), ROWS_PER_BYTE):
         total += np.add.reduce(bits[start : start + ROWS_PER_BYTE], axis=0, dtype=np.uint8)
     return total
