@@ -235,9 +235,9 @@ class Lower:
         Half: all others at 1, as if their records were x′, and the bit goes from a fair coin to 1, which is what a
         hashed feature does in the bucket of x′.
         """
-        laws = instance.all_zero
+        laws = instance.all_zero.seen
         if moves.half:
-            laws = instance.laws(ones=instance.twin.n_users - 1).mixed(ONE / 2, ONE)
+            laws = instance.laws(ones=instance.twin.n_users - 1).seen.mixed(ONE / 2, ONE)
         return Lower(tuple(LowerProfile.of(way, moves.bits) for way in (laws, laws.reversed())) if moves.bits else ())
 
     def delta(self, epsilon: float) -> Ball:

@@ -48,15 +48,22 @@ class TwoLaws:
 
     one: Balls
     zero: Balls
+    merged: TwoLaws | None = None
+    """What the output tells at least, where `one` and `zero` are of outcomes that tell more than it."""
 
     @property
     def missing(self) -> Ball:
         """The mass of `one` that is not listed."""
         return ONE - total(self.one)
 
+    @property
+    def seen(self) -> TwoLaws:
+        """A function of the output, as bounds from below need it."""
+        return self.merged or self
+
     def reversed(self) -> TwoLaws:
         """The other direction."""
-        return TwoLaws(one=self.zero, zero=self.one)
+        return TwoLaws(one=self.zero, zero=self.one, merged=self.merged and self.merged.reversed())
 
     def mixed(self, first: Ball, second: Ball) -> TwoLaws:
         """The output where the bit is 1 with probability `first`, or with probability `second`."""
@@ -205,7 +212,8 @@ class _Columns:
 def _plane(k: int, p: Ball, filtered: list[Balls], tail: float) -> TwoLaws:
     """Integer k > 1. For fixed d the likelihood ratio grows with w, so groups of w are bounded by their ends."""
     columns = _Columns.of(filtered, _group_starts([float(value) for value in filtered[0]]))
-    before, front, laws = columns.shifted(), (ONE - p) ** (2 * k), TwoLaws(one=[], zero=[])
+    before, front = columns.shifted(), (ONE - p) ** (2 * k)
+    laws = TwoLaws(one=[], zero=[], merged=TwoLaws(one=[], zero=[]))
     reach = len(negative_binomial(exact(k), p, tail).values) + 1
     rows = [[front * p**d * c for c in _coefficients(d, k)] for d in range(reach + 2)]
     for d in range(reach + 1):
@@ -233,9 +241,14 @@ def _coefficients(d: int, k: int) -> list[int]:
 
 
 def _add_groups(laws: TwoLaws, upper: Balls, of_one: _Columns, lower: Balls, of_zero: _Columns) -> None:
-    """Two outcomes for each group, of its smallest and largest likelihood ratio, which keep the masses of both laws."""
+    """Two outcomes for each group, of its smallest and largest likelihood ratio, which keep the masses of both laws.
+
+    Ratios that cannot be told apart make one outcome, whose mass under `one` is enlarged by how far they may be apart.
+    """
     for group, (first, stop) in enumerate(itertools.pairwise(of_one.starts)):
         one, zero = of_one.group(upper, group), of_zero.group(lower, group)
+        laws.seen.one.append(one)
+        laws.seen.zero.append(zero)
         if stop - first > 1:
             smallest, largest = (of_one.at(upper, w) / of_zero.at(lower, w) for w in (first, stop - 1))
             if smallest < largest:
@@ -243,5 +256,8 @@ def _add_groups(laws: TwoLaws, upper: Balls, of_one: _Columns, lower: Balls, of_
                 laws.one.append(largest * share)
                 laws.zero.append(share)
                 one, zero = one - largest * share, zero - share
+            else:
+                apart = (largest - smallest).abs_upper() * zero
+                one = (one - apart).union(one + apart)
         laws.one.append(one)
         laws.zero.append(zero)
