@@ -1,7 +1,7 @@
 """How far one user can move the bits of all instances: counted again from the kernel, for the certificate.
 
 Two things differ: what the plan's rung *covers*, that is, what its proof claims to hold for, and what two
-records *attain*, which is at most that and often much less. Source: docs/proofs/certificate.md, section 5.
+records *attain*, which is at most that and often much less. Source: docs/proofs/certificate.md, section 6.
 """
 
 from __future__ import annotations

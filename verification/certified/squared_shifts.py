@@ -1,8 +1,8 @@
 """Bits whose probabilities move by t_i with Σ t_i² ≤ Δ²: Theorems 1 and 2 of geometric accounting, at a witness.
 
 Every order α, every cut and every partition of the shifts gives a valid bound. Ordinary arithmetic looks for good ones
-(`Witness.found`); the theorem is then evaluated there in ball arithmetic. Source: docs/proofs/geometric.md; names are
-those of that page.
+(`Witness.found`); the theorem is then evaluated there in ball arithmetic. Source: docs/proofs/geometric.md, whose
+names are used, and docs/proofs/certificate.md, section 7.
 """
 
 from __future__ import annotations

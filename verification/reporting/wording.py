@@ -45,6 +45,8 @@ def false_alarms(rate: float) -> str:
 
 def at_most(value: float, limit: float = math.inf) -> str:
     """An upper bound, rounded up to five digits, or to more if it would else be above a limit that it keeps."""
+    if not math.isfinite(value):
+        return number(value)
     for digits in (5, 8, 12):
         text = _rounded(value, digits, ROUND_CEILING)
         if value > limit or float(text) <= limit:
@@ -58,8 +60,6 @@ def at_least(value: float) -> str:
 
 
 def _rounded(value: float, digits: int, how: str) -> str:
-    if not math.isfinite(value):
-        return number(value)
     rounded = Context(prec=digits, rounding=how).create_decimal(repr(value))
     return f"{rounded.normalize():f}"
 
