@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import mpmath
 
-from verification.certified.balls import exact
+from verification.certified.balls import TooLargeError, exact
 from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
 from verification.exact.brute_force import DIGITS
@@ -87,8 +87,17 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
 
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """Of both counts together: a function of the smaller one and of their difference."""
-        flood = self.noise_counts()[2].certified(tail)
-        return three_negative_binomials(self.noise_shape, exact(self.continue_probability), flood, tail)
+        if self.noise_shape > 1 and self.flood_shape < 1.0:
+            raise TooLargeError("3NB with a flood of shape below 1, which is not log-concave, is not certified")
+        return self._laws(tail, downwards=False)
+
+    def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:
+        """The same, with outcomes merged instead of split."""
+        return self._laws(tail, downwards=True)
+
+    def _laws(self, tail: float, *, downwards: bool) -> TwoLaws:
+        flood, p = self.noise_counts()[2].certified(tail), exact(self.continue_probability)
+        return three_negative_binomials(self.noise_shape, p, flood, tail, downwards=downwards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
