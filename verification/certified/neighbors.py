@@ -61,7 +61,9 @@ def neighbors(plan: Plan) -> Neighbors:
         return Neighbors(instances=touched, covered=Moves(touched), attained=attained)
     shift = kernel.squared_shift(said, moving)
     if request.joint:  # the weight of the classes' sizes is declared, too
-        shift = shift.max(kernel.moved_to_zero(shift, moving) + 2 * exact(said("size_weight")) ** 2)
+        weight = said("size_weight")
+        shift = shift.max(kernel.moved_to_zero(shift, moving) + 2 * exact(weight) ** 2)
+        largest = max(largest, weight)
     shift *= times
     ball = times == 1 and not request.joint and kernel.unit_ball(said)
     fitting = Moves(min(touched, whole_below(shift / exact(largest) ** 2)), half=largest < 1.0)

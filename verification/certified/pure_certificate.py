@@ -8,8 +8,10 @@ Source: docs/proofs/certificate.md, section 5; docs/proofs/pure.md, Theorem 2.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from accounting.errors import require_integer, require_real
 from verification.certified.balls import ONE, ZERO, Ball, TooLargeError, below, exact
 from verification.certified.noise_laws import LossBounds
 
@@ -94,9 +96,10 @@ class Condition:
         The upper bound is None if the condition fails or was not decided here; it bounds what every adversary learns.
         The lower one is the largest loss that was evaluated: it exceeds the target if the condition fails there.
         """
+        self._require_hypotheses()
         valid = False
         try:
-            valid = self.holds() and self.noise_epsilon <= self.epsilon and self.shape >= 1.0
+            valid = self.holds() and self.noise_epsilon <= self.epsilon
             note = f"the condition of Pure was evaluated at {len(self.kept)} counts"
         except TooLargeError as error:
             note = str(error)
@@ -105,3 +108,12 @@ class Condition:
             upper=self.epsilon if valid else None,
             notes=(note,) if valid else (note, NOT_DECIDED),
         )
+
+    def _require_hypotheses(self) -> None:
+        """Those of docs/proofs/pure.md but ε' ≤ ε, without which these are not laws, or not log-concave."""
+        below_one = math.nextafter(1.0, 0.0)
+        require_real("silence_probability", self.silence, low=0.0, high=below_one)
+        require_real("flood_continue_probability", self.continuing, low=0.0, high=below_one)
+        require_real("noise_epsilon", self.noise_epsilon, low=0.0, high=math.inf)
+        require_real("flood_shape", self.shape, low=1.0, high=math.inf, low_open=False)
+        require_integer("base_messages", self.base, low=0, high=LARGEST_COUNT)

@@ -136,11 +136,13 @@ class Corners:
         limit = exact(threshold)
         gains, lower, rest = [], [], ZERO
         for g, q in zip(self.gains, self.lower, strict=True):
-            if (-g if away else g) < limit:
-                gains.append(g)
-                lower.append(q)
-            else:
+            size = -g if away else g
+            if size >= limit:
                 rest += q
+                continue
+            kept = size if size < limit else size.min(limit)  # the smaller one, where they cannot be told apart
+            gains.append(-kept if away else kept)
+            lower.append(q)
         return [*gains, -limit if away else limit], [*lower, rest]
 
     def rate(self, order: float, budget: Budget, cut: Cut) -> Ball:
