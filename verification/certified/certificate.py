@@ -22,7 +22,7 @@ from accounting import InvalidInputError, Plan, PrivkdeError
 from accounting.errors import require_quantity, require_text
 from accounting.guarantee import Adjacency, View
 from verification.certified.balls import TooLargeError, above, below, exact
-from verification.certified.checker import Instance, Lower, Upper, bits_for, upper
+from verification.certified.checker import Lower, Upper, bits_for, upper
 from verification.certified.neighbors import Moves, Neighbors, neighbors
 from verification.certified.witness import Witness
 from verification.twins import mechanism_twin
@@ -201,6 +201,7 @@ class _Claim:
     def of(plan: Plan) -> _Claim:
         """The strongest number wherever the document says the same thing twice."""
         request = plan.request
+        _require_declared(plan)
         communicated = [g for g in plan.guarantees if g.view is View.COMMUNICATION]
         features = min([request.kde_epsilon, *(g.epsilon for g in communicated[:1])])
         whole = [g.epsilon for g in communicated if g.adjacency is Adjacency.RECORD]
@@ -212,6 +213,21 @@ class _Claim:
             total=min([request.epsilon, *whole] if label else [features]),
             delta=min([float(request.delta), *(g.delta for g in communicated[:1])]) if spends else 0.0,
         )
+
+
+def _require_declared(plan: Plan) -> None:
+    """Raise if the contract declares other bounds than the parties take from the request and hold each other to."""
+    facts, parts = plan.request.facts(), [plan.contract]
+    used = {"bound": facts.bound, "size_weight": facts.size_weight, "squared_shift": facts.touched_once.shift_budget}
+    for part in parts:
+        parts += part.parts
+        for name, value in used.items():
+            said = part.parameters.get(name, value)
+            if said != value:
+                raise InvalidInputError(
+                    f"the plan's contract declares {name}={said!r}, and the parties use {value!r}; it was altered: plan"
+                    " again."
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,15 +251,14 @@ class _Checked:
             found = upper(plan, reach, claim.delta, witness)
         except TooLargeError as error:
             notes = (str(error),)
-        instance = found.instance if found is not None else _rough(plan, claim, reach)
-        covered = Lower.of(instance, reach.covered)
-        attained = covered if reach.attained == reach.covered else Lower.of(instance, reach.attained)
+        twin, covered = mechanism_twin(plan), Lower(())
+        tail = found.witness.tail if found is not None else claim.delta * 1e-9 / reach.instances
+        try:
+            covered = Lower.of(twin, tail, reach.covered)
+        except TooLargeError as error:
+            return _Checked(claim, reach, found, covered, covered, (str(error),))
+        attained = covered if reach.attained == reach.covered else Lower.of(twin, tail, reach.attained)
         return _Checked(claim, reach, found, covered, attained, notes)
-
-
-def _rough(plan: Plan, claim: _Claim, reach: Neighbors) -> Instance:
-    """An instance for bounds from below, where bounds from above take too much."""
-    return Instance.of(mechanism_twin(plan), claim.delta * 1e-9 / reach.instances)
 
 
 def certify(plan: Plan) -> Certificate:

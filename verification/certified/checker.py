@@ -229,15 +229,15 @@ class Lower:
     profiles: tuple[LowerProfile, ...]
 
     @staticmethod
-    def of(instance: Instance, moves: Moves) -> Lower:
+    def of(twin: MechanismTwin, tail: float, moves: Moves) -> Lower:
         """For complete flips all others are at 0.
 
         Half: all others at 1, as if their records were x′, and the bit goes from a fair coin to 1, which is what a
         hashed feature does in the bucket of x′.
         """
-        laws = instance.all_zero.seen
+        laws = twin.certified_laws_below(tail, ones=twin.n_users - 1 if moves.half else 0)
         if moves.half:
-            laws = instance.laws(ones=instance.twin.n_users - 1).seen.mixed(ONE / 2, ONE)
+            laws = laws.mixed(ONE / 2, ONE)
         return Lower(tuple(LowerProfile.of(way, moves.bits) for way in (laws, laws.reversed())) if moves.bits else ())
 
     def delta(self, epsilon: float) -> Ball:

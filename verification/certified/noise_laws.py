@@ -48,22 +48,15 @@ class TwoLaws:
 
     one: Balls
     zero: Balls
-    merged: TwoLaws | None = None
-    """What the output tells at least, where `one` and `zero` are of outcomes that tell more than it."""
 
     @property
     def missing(self) -> Ball:
         """The mass of `one` that is not listed."""
         return ONE - total(self.one)
 
-    @property
-    def seen(self) -> TwoLaws:
-        """A function of the output, as bounds from below need it."""
-        return self.merged or self
-
     def reversed(self) -> TwoLaws:
         """The other direction."""
-        return TwoLaws(one=self.zero, zero=self.one, merged=self.merged and self.merged.reversed())
+        return TwoLaws(one=self.zero, zero=self.one)
 
     def mixed(self, first: Ball, second: Ball) -> TwoLaws:
         """The output where the bit is 1 with probability `first`, or with probability `second`."""
@@ -149,12 +142,15 @@ def response(n_users: int, flip: Ball, ones: int, dropped: int, tail: float) -> 
     )
 
 
-def three_negative_binomials(noise_shape: int, p: Ball, flood: Masses, tail: float) -> TwoLaws:
+def three_negative_binomials(
+    noise_shape: int, p: Ball, flood: Masses, tail: float, *, downwards: bool = False
+) -> TwoLaws:
     """(U, V) = (b + G₁ + F, G₂ + F) with G₁, G₂ ~ NB(k, p): what tells b = 1 from b = 0.
 
     Given w = min(u, v) and d = |u − v|, f_0 = (1−p)^{2k} p^d Σ_i c_i(d) a_{k+i}(w), where a_j(w) = p² a_j(w−1) +
     a_{j−1}(w), a_0 = P_F and c_i(d) = C(d−1−i, k−1−i) C(k−1+i, i); and f_1(u, v) = f_0(u − 1, v).
-    For k = 1 all outcomes with u > v have one likelihood ratio, and so have those with equal u ≤ v.
+    For k = 1 all outcomes with u > v have one likelihood ratio, and so have those with equal u ≤ v. For k > 1 outcomes
+    are gathered in groups: the result dominates the pair if the flood is log-concave, or is dominated (`downwards`).
     Source: docs/proofs/certificate.md, section 1, and docs/proofs/three-negative-binomial.md.
     """
     square, current = p * p, list(flood.values)
@@ -176,7 +172,7 @@ def three_negative_binomials(noise_shape: int, p: Ball, flood: Masses, tail: flo
             one=[happens / (ONE + p), *(p * stop * value for value in [ZERO, *a[:-1]])],
             zero=[happens * p / (ONE + p), *zero],
         )
-    return _plane(noise_shape, p, filtered[noise_shape - 1 :], tail)
+    return _plane(noise_shape, p, filtered[noise_shape - 1 :], tail, downwards)
 
 
 SINGLES, GROUPS_PER_DEVIATION = 64, 8
@@ -209,17 +205,16 @@ class _Columns:
         return total([x * column[w] for x, column in zip(row, self.values, strict=True)])
 
 
-def _plane(k: int, p: Ball, filtered: list[Balls], tail: float) -> TwoLaws:
+def _plane(k: int, p: Ball, filtered: list[Balls], tail: float, downwards: bool) -> TwoLaws:
     """Integer k > 1. For fixed d the likelihood ratio grows with w, so groups of w are bounded by their ends."""
     columns = _Columns.of(filtered, _group_starts([float(value) for value in filtered[0]]))
-    before, front = columns.shifted(), (ONE - p) ** (2 * k)
-    laws = TwoLaws(one=[], zero=[], merged=TwoLaws(one=[], zero=[]))
+    before, front, laws = columns.shifted(), (ONE - p) ** (2 * k), TwoLaws(one=[], zero=[])
     reach = len(negative_binomial(exact(k), p, tail).values) + 1
     rows = [[front * p**d * c for c in _coefficients(d, k)] for d in range(reach + 2)]
     for d in range(reach + 1):
         if d:  # u > v
-            _add_groups(laws, rows[d - 1], columns, rows[d], columns)
-        _add_groups(laws, rows[d + 1], before, rows[d], columns)  # u ≤ v
+            _add_groups(laws, rows[d - 1], columns, rows[d], columns, downwards=downwards)
+        _add_groups(laws, rows[d + 1], before, rows[d], columns, downwards=downwards)  # u ≤ v
     return laws
 
 
@@ -240,24 +235,24 @@ def _coefficients(d: int, k: int) -> list[int]:
     ]
 
 
-def _add_groups(laws: TwoLaws, upper: Balls, of_one: _Columns, lower: Balls, of_zero: _Columns) -> None:
+def _add_groups(
+    laws: TwoLaws, upper: Balls, of_one: _Columns, lower: Balls, of_zero: _Columns, *, downwards: bool
+) -> None:
     """Two outcomes for each group, of its smallest and largest likelihood ratio, which keep the masses of both laws.
 
-    Ratios that cannot be told apart make one outcome, whose mass under `one` is enlarged by how far they may be apart.
+    Where it is not certain that the ratio grows, the group is not one. Downwards one outcome, the group itself.
     """
     for group, (first, stop) in enumerate(itertools.pairwise(of_one.starts)):
         one, zero = of_one.group(upper, group), of_zero.group(lower, group)
-        laws.seen.one.append(one)
-        laws.seen.zero.append(zero)
-        if stop - first > 1:
+        if stop - first > 1 and not downwards:
             smallest, largest = (of_one.at(upper, w) / of_zero.at(lower, w) for w in (first, stop - 1))
-            if smallest < largest:
-                share = (one - smallest * zero) / (largest - smallest)
-                laws.one.append(largest * share)
-                laws.zero.append(share)
-                one, zero = one - largest * share, zero - share
-            else:
-                apart = (largest - smallest).abs_upper() * zero
-                one = (one - apart).union(one + apart)
+            if not smallest < largest:
+                laws.one.extend(of_one.at(upper, w) for w in range(first, stop))
+                laws.zero.extend(of_zero.at(lower, w) for w in range(first, stop))
+                continue
+            share = (one - smallest * zero) / (largest - smallest)
+            laws.one.append(largest * share)
+            laws.zero.append(share)
+            one, zero = one - largest * share, zero - share
         laws.one.append(one)
         laws.zero.append(zero)

@@ -11,7 +11,7 @@ from typing import ClassVar
 import mpmath
 
 from accounting.errors import require_integer, require_real
-from verification.certified.balls import exact
+from verification.certified.balls import TooLargeError, exact
 from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
 from verification.exact.brute_force import DIGITS
@@ -95,13 +95,20 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
 
         Requires: a whole noise shape k, 0 < p < 1 and, if k > 1, r_F ≥ 1: then likelihood ratios are monotone.
         """
+        if self.noise_shape > 1 and self.flood_shape < 1.0:
+            raise TooLargeError("3NB with a flood of shape below 1, which is not log-concave, is not certified")
+        return self._laws(tail, downwards=False)
+
+    def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:
+        """The same, with outcomes merged instead of split."""
+        return self._laws(tail, downwards=True)
+
+    def _laws(self, tail: float, *, downwards: bool) -> TwoLaws:
         require_integer("noise_shape", self.noise_shape, low=1, high=MOST_SHAPES)
         require_real("continue_probability", self.continue_probability, low=0.0, high=math.nextafter(1.0, 0.0))
-        require_real(
-            "flood_shape", self.flood_shape, low=1.0 if self.noise_shape > 1 else 0.0, high=math.inf, low_open=False
-        )
-        flood = self.noise_counts()[2].certified(tail)
-        return three_negative_binomials(self.noise_shape, exact(self.continue_probability), flood, tail)
+        require_real("flood_shape", self.flood_shape, low=0.0, high=math.inf, low_open=False)
+        flood, p = self.noise_counts()[2].certified(tail), exact(self.continue_probability)
+        return three_negative_binomials(self.noise_shape, p, flood, tail, downwards=downwards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,10 @@ class MechanismTwin(abc.ABC):
         assert noise is not None
         return shifted(noise.certified(tail))
 
+    def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:
+        """Laws for bounds from below: a pair that the shuffled output dominates."""
+        return self.certified_laws(tail, ones=ones)
+
     def loss_bounds(self) -> LossBounds:
         """Bounds on the largest loss of one instance; only for mechanisms that spend no δ."""
         raise NotImplementedError(f"{self.name!r} spends δ: its largest loss is infinite")
