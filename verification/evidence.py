@@ -27,7 +27,7 @@ class CertifiedBounds:
     """Two records that people may hold attain these points: the true profile is not below them."""
     above: Curve
     """These points hold for all records: the true profile is not above them."""
-    certificate: dict[str, Any] = field(default_factory=dict)
+    certificate: dict[str, Any] = field(default_factory=dict, hash=False)
     """The certificate itself, as a document."""
 
     @property
