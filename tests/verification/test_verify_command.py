@@ -59,29 +59,25 @@ def test_a_plan_alone_is_certified(files: tuple[Path, Path], capsys: pytest.Capt
     assert verify(capsys, plan, new, code=0)
 
 
-PROVED = ("proved", "upper_epsilon")
-
-
 @pytest.mark.parametrize(
-    ("which", "where", "value", "sentence"),
-    [
-        (0, ("request", "users"), 50, "another plan, or the plan was altered"),
-        (0, ("reasons",), ["none"], "another plan, or the plan was altered"),
-        (1, ("plan_sha256",), "0" * 64, "another plan, or the plan was altered"),
-        (1, ("claim", "delta"), 0.01, "the certificate's claim is not the plan's"),
-        (1, ("neighbors", "instances"), 2, "what one record can move is not what the certificate says"),
-        (1, ("proved", "covered_epsilon"), lambda bound: bound * 1.01, "does not follow"),
-        (1, ("proved", "lower_epsilon"), lambda bound: bound * 1.01, "does not follow"),
+    ("change", "sentence"),
+    [  # of the plan or of its certificate
+        ((0, ("request", "users"), 50), "another plan, or the plan was altered"),
+        ((0, ("reasons",), ["none"]), "another plan, or the plan was altered"),
+        ((1, ("plan_sha256",), "0" * 64), "another plan, or the plan was altered"),
+        ((1, ("claim", "delta"), 0.01), "the certificate's claim is not the plan's"),
+        ((1, ("neighbors", "instances"), 2), "what one record can move is not what the certificate says"),
+        ((1, ("proved", "covered_epsilon"), lambda bound: bound * 1.01), "does not follow"),
+        ((1, ("proved", "lower_epsilon"), lambda bound: bound * 1.01), "does not follow"),
     ],
 )
 def test_what_was_altered_is_refuted(
     files: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],
-    which: int,
-    where: tuple[str, ...],
-    value: Any,
+    change: tuple[int, tuple[str, ...], Any],
     sentence: str,
 ) -> None:
+    which, where, value = change
     altered(files[which], *where, value=value)
     (line,) = verify(capsys, *files, code=1)
     assert line.startswith("refuted: ")
