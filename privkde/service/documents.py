@@ -242,6 +242,13 @@ class Price(TypedDict):
     largest_loss: float | None
 
 
+class KeptProof(TypedDict):
+    """The certificate that was given with a charge, and its result in one sentence."""
+
+    headline: str
+    document: Certificate
+
+
 class Charge(TypedDict):
     """A release that a budget has paid for."""
 
@@ -260,6 +267,7 @@ class Charge(TypedDict):
     spent_after: float
     delta_after: float | None
     created: str
+    certificate: KeptProof | None
 
 
 class Use(TypedDict):

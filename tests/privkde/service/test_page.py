@@ -232,8 +232,12 @@ def ceiling(text: str, value: float) -> None:
 @pytest.mark.parametrize("width", [1280, 390, 340])
 def test_a_plan_that_stays_is_proved(context: BrowserContext, service: str, width: int) -> None:
     page, held = context.new_page(), list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     page.set_viewport_size({"width": width, "height": 900})
-    page.route("**/v1/certify", lambda route: held.append(route))
+    page.route("**/v1/certify", hold)
     page.goto(service + SMALL)
     settled(page)
     badge = page.locator("#proof")
