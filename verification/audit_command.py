@@ -24,6 +24,7 @@ from privkde.display.progress import Tracker, tracked
 from privkde.protocol.model import DensityModel
 from privkde.storage.files import require_writable, write_text
 from verification.auditing import audit
+from verification.commands import EXIT_REFUTED, READER_LEFT
 from verification.reporting import wording
 from verification.reporting.deployment import Deployment, assumptions
 from verification.reporting.document import AuditReport
@@ -31,10 +32,7 @@ from verification.reporting.report_writing import require_ready, write_report
 from verification.sabotage import run_matrix
 from verification.verdicts import FULL, QUICK, Layer
 
-EXIT_REFUTED = 1
 MATRIX = "saboteurs.json"
-READER_LEFT = (BrokenPipeError, SystemExit)
-"""A closed pipe must not change the verdict: rich would exit with 1, "refuted"."""
 _STYLES = {"not-refuted": "green", "refuted": "bold red", "could-not-run": "yellow"}
 
 

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from flint import arb, arb_poly
 
+from accounting import PrivkdeError
+
 Ball = arb
 Balls = list[arb]
 
@@ -19,7 +21,7 @@ GUARD_BITS = 128
 """Bits beyond those that tell δ from zero: for cancellation in differences of profiles, and long products."""
 
 
-class TooLargeError(ValueError):
+class TooLargeError(PrivkdeError):
     """A law is too wide to be certified here; nothing is said about it."""
 
 

@@ -19,7 +19,7 @@ from flint import ctx
 
 import privkde
 from accounting import InvalidInputError, Plan, PrivkdeError
-from accounting.errors import require_quantity, require_text
+from accounting.errors import require_integer, require_quantity, require_text
 from accounting.guarantee import Adjacency, View
 from verification.certified.balls import TooLargeError, above, below, exact
 from verification.certified.checker import Lower, Upper, bits_for, upper
@@ -32,6 +32,7 @@ DIGITS = 8
 """Decimal digits of the numbers in a certificate: rounded so that they are proved with room to spare."""
 SHARES = (0.5, 0.75, 1.0, 1.25)
 """Where the curves have points: multiples of the claimed ε."""
+MOST_INSTANCES = 2**63 - 1
 NO_PROTECTION = 700.0
 """An ε above which nothing is promised, whatever δ: e^ε is not a double."""
 
@@ -155,7 +156,7 @@ class Certificate:
                 lower_epsilon=require_quantity("proved.lower_epsilon", proved["lower_epsilon"]),
                 upper_curve=_curve("proved.upper_curve", proved["upper_curve"]),
                 lower_curve=_curve("proved.lower_curve", proved["lower_curve"]),
-                neighbors=dict(data["neighbors"]),
+                neighbors=_moved(data["neighbors"]),
                 witness=None if data["witness"] is None else Witness.from_json(data["witness"]),
                 notes=tuple(require_text("note", note) for note in data["notes"]),
                 versions={str(name): require_text("version", value) for name, value in data["versions"].items()},
@@ -186,6 +187,24 @@ def _curve(name: str, points: Any) -> Curve:
             f"{name} has {len(points)} points, more than {len(SHARES)}; make the certificate again."
         )
     return tuple((require_quantity(name, epsilon), require_quantity(name, delta)) for epsilon, delta in points)
+
+
+def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_described` wrote; other members are found when the whole document is compared."""
+    moves = {
+        which: {
+            "bits": require_integer(f"neighbors.{which}.bits", data[which]["bits"], low=0, high=MOST_INSTANCES),
+            "half": bool(data[which]["half"]),
+        }
+        for which in ("covered", "attained")
+    }
+    return {
+        "instances": require_integer("neighbors.instances", data["instances"], low=1, high=MOST_INSTANCES),
+        "squared_shift": _quantity_or_none("neighbors.squared_shift", data["squared_shift"]),
+        "largest_shift": require_quantity("neighbors.largest_shift", data["largest_shift"]),
+        "unit_ball": bool(data["unit_ball"]),
+        **moves,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,7 +53,7 @@ def around(stick: Stick, epsilon: float) -> tuple[Fraction, Fraction]:
 
 def surely_at_least(bound: Ball, stick: Stick, epsilon: float) -> bool:
     """Whether a bound on δ(ε) is one. The radius, which covers what was rounded, counts for it."""
-    return ends(bound)[1] >= around(stick, epsilon)[0]
+    return not bound.is_finite() or ends(bound)[1] >= around(stick, epsilon)[0]
 
 
 def surely_at_most(bound: Ball, stick: Stick, epsilon: float) -> bool:

@@ -202,7 +202,7 @@ def test_a_grid_that_ends_too_early_costs_tightness_only() -> None:
 
 
 def bounds_compositions(module: Any, pairs: list[ExactPair], listed: list[ExactPair], times: int) -> bool:
-    """Whether the module's bound for the pairs `listed` holds for all of `pairs`. Its grid ends before the losses do."""
+    """Whether the module's bound for the pairs `listed` holds for all of `pairs`. Its grid ends before losses do."""
     grid = module.LossGrid.of(Grid(step=0.0625, points=28))
     kinds = [module.Table.of(laws_of(pair), grid) for pair in listed]
     loss, stick = module.composed(kinds, grid, times, 1e-15), worst_stick(pairs, times)
@@ -214,7 +214,7 @@ ERRORS = {
     "reversal identity forgotten": ("ONE - (ONE - rest[i]) / growth[i] for i", "rest[i] for i"),
     "infinite loss forgotten": ("[loss.infinite + value for value", "[value for value"),
     "one instance too few": ("    found = blocks(", "    times -= 1\n    found = blocks("),
-    "rest of the blocks forgotten": ("if not rest else result.times(found[rest - 1]).trimmed(spare)", "if True else result"),
+    "rest of the blocks forgotten": ("return result if not rest else", "return result if True else"),
     "trimmed mass lost": ("            infinite += self.masses[top]\n", ""),
     "first kind instead of the largest": ("phi = _largest(raised)", "phi = raised[0]"),
     "missing mass forgotten": ("* zero + missing", "* zero"),
