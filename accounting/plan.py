@@ -36,6 +36,7 @@ from accounting.mechanisms.bitsum_protocol import message_bits
 from accounting.request import JOINT, PlanRequest
 
 if TYPE_CHECKING:
+    from accounting.checking import Proof
     from accounting.numerics.losses import PrivacyLossDistribution
     from accounting.releases.profile_points import Profile
 
@@ -213,6 +214,15 @@ class Plan:
         for part, value in said.items():
             for difference in differences(value, follows[part], COMPARISONS.get(part, LAST_DIGITS), f"plan.{part}"):
                 raise InvalidInputError(f"{difference}; the plan was altered: plan again.")
+
+    def certified(self) -> Proof:
+        """A certificate of what the parameters cost, proved in ball arithmetic by a checker with laws of its own.
+
+        It may say that the promise is not proved, or false. Its document is `privkde.certificate/1`. Takes seconds.
+        """
+        from accounting.checking import certify  # it looks at what is installed
+
+        return certify(self)
 
     def recomputed(self) -> Plan:
         """The plan that follows from this one's request, accountant and parameters: what all its numbers should be.

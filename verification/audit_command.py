@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from rich import box
@@ -17,21 +18,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from accounting import InvalidInputError, PrivkdeError
+from privkde.cli.ledger_options import add_ledger_options, open_ledger
 from privkde.cli.parsing import EXIT_BAD_INPUT, fail, read_plan, whole
 from privkde.display.progress import Tracker, tracked
 from privkde.protocol.model import DensityModel
 from privkde.storage.files import require_writable, write_text
 from verification.auditing import audit
+from verification.commands import EXIT_REFUTED, READER_LEFT
 from verification.reporting import wording
+from verification.reporting.deployment import Deployment, assumptions
 from verification.reporting.document import AuditReport
 from verification.reporting.report_writing import require_ready, write_report
 from verification.sabotage import run_matrix
 from verification.verdicts import FULL, QUICK, Layer
 
-EXIT_REFUTED = 1
 MATRIX = "saboteurs.json"
-READER_LEFT = (BrokenPipeError, SystemExit)
-"""A closed pipe must not change the verdict: rich would exit with 1, "refuted"."""
 _STYLES = {"not-refuted": "green", "refuted": "bold red", "could-not-run": "yellow"}
 
 
@@ -49,6 +50,12 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--saboteurs", action="store_true", help=f"plant faults instead, show which checks find them, write {MATRIX}"
     )
+    who = parser.add_argument_group("who promises", "words of the organisation, for the report; no check tests them")
+    who.add_argument("--organisation", metavar="TEXT", help="who collects and publishes")
+    who.add_argument("--purpose", metavar="TEXT", help="what the result is for")
+    who.add_argument("--period", metavar="TEXT", help="when the collection runs")
+    who.add_argument("--budget", metavar="NAME", help="say what is spent of this budget; the ledger is only read")
+    add_ledger_options(who)
     parser.set_defaults(run=_audit)
 
 
@@ -69,6 +76,7 @@ def _audited(parsed: argparse.Namespace) -> int:
     if parsed.output is not None:
         require_ready(parsed.output)
     plan = read_plan(parsed.plan)  # not verified: the audit says what is wrong with it
+    deployment = _deployment(parsed)
     model = None if parsed.model is None else DensityModel.load(parsed.model)
     with tracked(sys.stderr.isatty()) as tracker:
         report = audit(
@@ -80,12 +88,20 @@ def _audited(parsed: argparse.Namespace) -> int:
             progress=_Bar(tracker, "checks"),
         )
     model_path = None if model is None else str(parsed.model)
-    report = replace(report, plan_path=str(parsed.plan), model_path=model_path)
+    report = replace(report, plan_path=str(parsed.plan), model_path=model_path, deployment=deployment)
     delivered = _succeeded("shown", lambda: _show(report))
     if parsed.output is not None:  # after the verdict was shown: what fails here cannot hide it
         earlier = "written (one in the folder is of an earlier audit)"
         delivered &= _succeeded(earlier, lambda: _write(report, parsed.output))
     return report.exit_code if delivered or report.refuted else EXIT_BAD_INPUT
+
+
+def _deployment(parsed: argparse.Namespace) -> Deployment:
+    standing = None
+    if parsed.budget is not None:
+        with open_ledger(parsed) as ledger:
+            standing = ledger.standing(parsed.budget)
+    return Deployment(organisation=parsed.organisation, purpose=parsed.purpose, period=parsed.period, standing=standing)
 
 
 def _succeeded(done: str, step: Callable[[], None]) -> bool:
@@ -139,12 +155,26 @@ def _show(report: AuditReport) -> None:
         console.print(f"not applicable: {', '.join(report.not_applicable)}", style="dim", highlight=False)
     for reason in dict.fromkeys(report.missing.values()):
         console.print(f"  some because {reason}", style="dim", highlight=False, markup=False)
+    _show_promise(console, report)
     checks, honest = wording.counted(len(report.results), "check"), wording.false_alarms(report.false_alarm_rate)
     console.print(
         f"[{_STYLES[report.verdict]}]{report.verdict}[/]: {checks} in {report.seconds:.1f} s, seed {report.seed};"
         f" {honest}",
         highlight=False,
     )
+
+
+def _show_promise(console: Console, report: AuditReport) -> None:
+    """What is assumed, who promises, and which ε is proved: the last lines are what stays on the screen."""
+    print_plain = partial(console.print, highlight=False, markup=False)
+    print_plain("assumed, and not checked:", style="dim")
+    for text in assumptions(report.contract):
+        print_plain(f"  {text}", style="dim")
+    for name, text in report.deployment.told.items():
+        print_plain(f"{name}: {text}")
+    if report.deployment.spent is not None:
+        print_plain(f"spent by all releases: {report.deployment.spent}")
+    print_plain(report.proof.headline)
 
 
 def _table(report: AuditReport) -> Table:
@@ -170,7 +200,8 @@ def _table(report: AuditReport) -> Table:
 
 def _saboteurs(parsed: argparse.Namespace) -> int:
     """Plant every fault; 0 if each of them is found and the honest system is not refuted, else 1."""
-    ignored = [name for name in ("plan", "model", "only", "seed") if getattr(parsed, name) is not None]
+    mine = ("plan", "model", "only", "seed", "organisation", "purpose", "period", "budget")
+    ignored = [name for name in mine if getattr(parsed, name) is not None]
     if ignored:
         raise InvalidInputError(f"--{ignored[0]} has no effect with --saboteurs, which brings its own; leave it out.")
     path = (parsed.output or Path()) / MATRIX

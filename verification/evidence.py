@@ -5,7 +5,7 @@ Each type writes its points as the member `curve` of the audit document, too: a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from accounting.guarantee import Guarantee, plain_values
@@ -23,17 +23,17 @@ class CertifiedBounds:
     delta: float
     upper: float | None
     """The ε at `delta` is at most this, for all records; None if no upper bound is certified."""
-    slack: float
-    """By how much, relatively, `upper` may exceed the claim and still confirm it."""
     below: Curve
     """Two records that people may hold attain these points: the true profile is not below them."""
     above: Curve
     """These points hold for all records: the true profile is not above them."""
+    certificate: dict[str, Any] = field(default_factory=dict, hash=False)
+    """The certificate itself, as a document."""
 
     @property
-    def confirmed(self) -> bool:
-        """Whether the upper bound is near enough to the claim."""
-        return self.upper is not None and self.upper <= self.claimed * (1.0 + self.slack)
+    def proved(self) -> bool:
+        """Whether the claim is proved: the upper bound is not above it."""
+        return self.upper is not None and self.upper <= self.claimed
 
     @property
     def curve(self) -> Curve:

@@ -40,12 +40,21 @@ from privkde.protocol.model import DensityModel
 from privkde.protocol.parties import Analyzer, Randomizer
 from privkde.service.jobs import release_of
 from privkde.service.planning_routes import SEVERAL, SMALL, TARGET
-from privkde.service.requests import RELEASE, BudgetRequest, ChargeRequest, ComposeRequest, ProfileRequest, UseRequest
+from privkde.service.requests import (
+    RELEASE,
+    BudgetRequest,
+    CertifyRequest,
+    ChargeRequest,
+    ComposeRequest,
+    ProfileRequest,
+    UseRequest,
+)
 from privkde.storage.columns import AVRO, PARQUET
 from privkde.storage.container import DIGEST_BYTES, sealed
 from privkde.storage.datasets import read_array, read_vectors, write_arrays
 from privkde.storage.json_text import parsed_json
 from privkde.storage.packets import read_packets, write_packets
+from verification.certified.certificate import Certificate, recheck
 from verification.reporting.report_writing import read_matrix, released_matrix
 
 SEED = bytes(16).hex()
@@ -111,6 +120,7 @@ def targets(folder: Path) -> list[Target]:
         Target(name="plan, proved", weight=2, honest=_plans()[:1], mutate=_mutated_proof, accept=_accept_proof),
         Target(name="announcement", weight=50, honest=_announcements(), mutate=mutated_json, accept=_accept_announced),
         Target(name="release", weight=60, honest=_releases(), mutate=mutated_json, accept=_accept_release),
+        Target(name="certificate", weight=60, honest=_certificates(), mutate=mutated_json, accept=_accept_certificate),
         *_bodies(),
         Target(
             name="matrix of saboteurs", weight=10, honest=[_matrix()], mutate=mutated_json, accept=_matrices(folder)
@@ -203,6 +213,25 @@ def _accept_release(text: bytes) -> None:
     assert Release.from_json(parsed_json(release.dumps().encode())) == release
 
 
+@cache
+def _certificates() -> list[bytes]:
+    """With a witness and, of a plan without δ, without one."""
+    pure = plan_budget(
+        users=USERS, dim=DIM, repetitions=REPETITIONS, epsilon=4.0, delta=0.0, bitsum="pure", allow_useless=True
+    )
+    return [plan.certified().dumps().encode() for plan in (*_made(), pure)]
+
+
+def _accept_certificate(text: bytes) -> None:
+    certificate = Certificate.from_json(parsed_json(text))
+    assert Certificate.from_json(parsed_json(certificate.dumps().encode())) == certificate
+    assert certificate.headline.isprintable()
+    assert not (certificate.proves and certificate.proved_epsilon is None)
+    assert all(certificate.moves(which) for which in ("covered", "attained"))
+    for sentence in recheck(_made()[0], certificate):  # most are of other plans by their hash
+        assert sentence.isprintable()
+
+
 def _bodies() -> list[Target]:
     """Bodies of requests, by the records that read them."""
     plan, release = (json.loads(document) for document in (_plans()[0], _releases()[0]))
@@ -211,6 +240,7 @@ def _bodies() -> list[Target]:
         PlanRequest: [SMALL, SMALL | labels],
         SolveRequest: [TARGET],
         ProfileRequest: [{"plan": plan}],
+        CertifyRequest: [{"plan": plan}],
         ComposeRequest: [SEVERAL, SEVERAL | {"charged": [{"name": "earlier", "release": release}]}],
         BudgetRequest: [{"name": "telemetry", "epsilon": 4.0, "delta": 1e-6}],
         ChargeRequest: [RELEASE, {"name": "x", "release": release, "cohort": "north"}, {"name": "y", "plan": plan}],

@@ -23,7 +23,8 @@ PLAN_PARTS = (
     "Baseline", "Communication", "Contract", "Error", "Evidence", "Guarantee", "Instance", "Ladder", "Plan",
     "PredictedError",
 )  # fmt: skip
-ELSEWHERE = dict.fromkeys(PLAN_PARTS, "plans.md")
+CERTIFICATE_PARTS = ("Certificate", "Claim", "Moved", "MovedBits", "Proved")
+ELSEWHERE = dict.fromkeys(PLAN_PARTS, "plans.md") | dict.fromkeys(CERTIFICATE_PARTS, "certificates.md")
 """Schemas that another page describes."""
 _TYPES = {int: "integer", float: "number", str: "string", bool: "boolean"}
 _KINDS = {"integer": "whole number", "string": "text", "boolean": "true or false", "null": "`null`"}

@@ -14,10 +14,12 @@ from typing import Any
 from rich.console import Console
 
 from accounting import Guarantee, InvalidInputError, Plan
+from accounting.checking import Proof, disproved, read_proof, require_proof
 from accounting.errors import printable
 from accounting.releases.release import Release
 from privkde.cli.ledger_options import KEY_VARIABLE, add_ledger_options, ledger_key, open_ledger
 from privkde.cli.parsing import EXIT_EXCEEDED, Parser, read_plan, real, whole
+from privkde.display.progress import working
 from privkde.display.tables import (
     charge_table,
     history_table,
@@ -77,6 +79,9 @@ def _add_charge(charge: argparse.ArgumentParser) -> None:
         "--times", type=whole, default=1, metavar="N", help="a schedule: this release N times (default: 1)"
     )
     charge.add_argument("--cohort", metavar="NAME", help="the only people it is about; cohorts share nobody")
+    charge.add_argument(
+        "--certificate", type=Path, metavar="FILE", help="with --plan: its certificate, proved again and kept"
+    )
     charge.add_argument("--dry-run", action="store_true", help="say what it would cost, and charge nothing")
 
 
@@ -127,6 +132,7 @@ def _charge(parsed: argparse.Namespace) -> int:
     if parsed.epsilon is None and parsed.delta is not None:
         raise InvalidInputError("--delta belongs to --epsilon: plans and releases name their own; leave it out.")
     plan = None if parsed.plan is None else read_plan(parsed.plan)
+    proof = None if parsed.certificate is None else _proof(parsed.certificate, plan)
     console = Console()
     with open_ledger(parsed) as ledger:
         release = _release(parsed, plan, ledger.standing(parsed.budget).budget)
@@ -137,12 +143,25 @@ def _charge(parsed: argparse.Namespace) -> int:
         key = secrets.token_hex(8) if parsed.key is None else parsed.key
         try:
             digest = None if plan is None else plan.sha256()
-            charge = ledger.charge(parsed.budget, release, key=key, plan_sha256=digest, cohort=parsed.cohort)
+            charge = ledger.charge(
+                parsed.budget, release, key=key, plan_sha256=digest, cohort=parsed.cohort, certificate=proof
+            )
         except LedgerUnavailableError as error:  # it may have been charged; charging again with the key is safe
             raise LedgerUnavailableError(f"{error} The key is {key!r}.") from error
         standing = ledger.standing(parsed.budget)
     console.print(charge_table(charge, standing))
     return 0
+
+
+def _proof(path: Path, plan: Plan | None) -> Proof:
+    """The certificate in a file, if it proves the plan, now."""
+    if plan is None:
+        raise InvalidInputError("--certificate belongs to --plan; add it, or leave it out.")
+    proof = require_proof(read_proof(read_json(path, "write it with `privkde plan --certify`.")), plan.sha256())
+    with working("proving the certificate again"):
+        for sentence in disproved(plan, proof):
+            raise InvalidInputError(f"the certificate in {str(path)!r} is false: {sentence}; nothing was charged.")
+    return proof
 
 
 def _release(parsed: argparse.Namespace, plan: Plan | None, budget: Budget) -> Release:

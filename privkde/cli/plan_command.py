@@ -23,11 +23,14 @@ from accounting.request import read_request
 from accounting.solving import QUESTIONS, SolveRequest
 from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
+from privkde.display.progress import working
 from privkde.display.tables import compare_table, labels_table, ladder_table, models_table, plan_table
 from privkde.storage.datasets import StoredRows, holds, read_array, read_vectors
 from privkde.storage.files import require_apart, require_writable, whole_file, write_text
 
 SAMPLE_QUERIES = 500
+EXIT_REFUTED = 1
+"""The checker contradicts the planner."""
 
 _READERS: dict[type, tuple[Callable[[str], Any], str]] = {int: (whole, "N"), float: (real, "X"), str: (str, "NAME")}
 """How a flag is read and what its value is called, by the type of its field."""
@@ -60,6 +63,13 @@ def add_plan(plan: argparse.ArgumentParser) -> None:
     plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
     plan.add_argument("--output", type=Path, metavar="FILE", help="write the plan's JSON to a file")
     plan.add_argument(
+        "--certify",
+        type=Path,
+        metavar="FILE",
+        help="also prove the plan in ball arithmetic, and write the certificate (schema privkde.certificate/1); with"
+        " --output or --json",
+    )
+    plan.add_argument(
         "--plot", type=Path, metavar="FILE", help="draw δ(ε) of every rung, or what is compared (svg, png or pdf)"
     )
     plan.set_defaults(run=_plan)
@@ -77,11 +87,12 @@ def add_field(parser: argparse.ArgumentParser, flag: str, field: Field, prefix: 
     parser.add_argument(flag, dest=field.name, type=reader, metavar=metavar, help=text)
 
 
-def _plan(parsed: argparse.Namespace) -> None:
-    require_apart([parsed.output, parsed.plot], [parsed.sample])
-    for path in (parsed.output, parsed.plot):
+def _plan(parsed: argparse.Namespace) -> int:
+    """Returns the exit code: 1 if the plan is contradicted by its own certificate."""
+    for path in (parsed.output, parsed.plot, parsed.certify):
         if path is not None:
             require_writable(path)
+    require_apart([parsed.output, parsed.plot, parsed.certify], [parsed.sample])
     if parsed.plot is not None:
         require_drawable(parsed.plot)
     _refuse_ignored(parsed)
@@ -93,7 +104,7 @@ def _plan(parsed: argparse.Namespace) -> None:
 
         if parsed.compare:
             console.print(*_compared(parsed, progress), sep="\n")
-            return
+            return 0
         plan = _solved_or_planned(parsed, progress)
         expected = None if parsed.sample is None else _expected(plan, parsed.sample, progress)
         if parsed.plot is not None:
@@ -105,6 +116,17 @@ def _plan(parsed: argparse.Namespace) -> None:
     _show(plan, parsed, console)
     if expected is not None and not parsed.json:
         console.print(expected, highlight=False)
+    return 0 if parsed.certify is None else _certify(plan, parsed.certify, notes if parsed.json else console)
+
+
+def _certify(plan: Plan, path: Path, console: Console) -> int:
+    """Prove the plan, write its certificate, and say what came out."""
+    with working("proving the plan in ball arithmetic"):
+        proof = plan.certified()
+    write_text(path, proof.dumps())
+    console.print(proof.headline, style=None if proof.proves else "bold red", highlight=False, markup=False)
+    console.print(f"written: {path}", highlight=False, markup=False)
+    return EXIT_REFUTED if proof.refutes else 0
 
 
 def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
@@ -171,11 +193,13 @@ def _accuracies(models: Sequence[Outcome], parsed: argparse.Namespace, progress:
 
 
 def _refuse_ignored(parsed: argparse.Namespace) -> None:
-    """`--compare` prints tables only: refuse options that it would ignore."""
-    others = {"json": "json", "explain": "explain", "output": "output", "unknown": "solve"}
+    """`--compare` prints tables only: refuse options that it would ignore, and certificates without a plan."""
+    others = {"json": "json", "explain": "explain", "output": "output", "certify": "certify", "unknown": "solve"}
     ignored = [flag for name, flag in others.items() if getattr(parsed, name)]
     if parsed.compare and ignored:
         raise InvalidInputError(f"--{ignored[0]} has no effect with --compare; run them one after the other.")
+    if parsed.certify is not None and parsed.output is None and not parsed.json:
+        raise InvalidInputError("--certify proves a plan that nobody would have; add --output FILE.")
 
 
 def _solved_or_planned(parsed: argparse.Namespace, progress: Progress) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -41,3 +42,12 @@ def tracked(shown: bool) -> Iterator[Tracker]:
     )
     with Progress(*columns, console=Console(stderr=True, quiet=not shown), disable=not shown) as bars:
         yield Tracker(bars)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """Shows one long step, and for how long it has been going on."""
+    with tracked(sys.stderr.isatty()) as tracker:
+        advance = tracker.bar(text, 1)
+        yield
+        advance(1)

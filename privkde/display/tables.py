@@ -296,6 +296,7 @@ def history_table(budget: str, charges: Sequence[Charge]) -> Table:
         created = _shown(charge.created[:16].replace("T", " "))
         name = _shown(charge.name) + _collections(charge)
         name += "" if charge.cohort is None else f" ({_shown(charge.cohort)})"
+        name += "" if charge.certificate is None else f"\n{_shown(charge.certificate.headline)}"
         table.add_row(str(charge.number), *numbers, _delta(charge.after.at_budget), name, _shown(charge.key), created)
     return table
 
@@ -324,6 +325,8 @@ def charge_table(charge: Charge, standing: Standing) -> Table:
         table.add_row("collections", _shown(how))
     table.add_row("about", _shown(charge.cohort or "everybody"))
     table.add_row("key", _shown(charge.key))
+    if charge.plan_sha256 is not None:
+        table.add_row("certificate", "none" if charge.certificate is None else _shown(charge.certificate.headline))
     table.add_row("cost", _cost(charge.spent_before, charge.spent_after))
     table.add_row("budget", f"{standing.budget.name}: ε = {standing.budget.epsilon:g} at δ = {standing.budget.delta:g}")
     after = "1 charge" if standing.n_charges == 1 else f"{standing.n_charges:,} charges"

@@ -17,6 +17,7 @@ from accounting.releases.composing import Spent, basic_delta, basic_epsilon, spe
 from accounting.releases.release import Release
 from privkde.ledger.account import Account
 from privkde.ledger.digests import Head
+from privkde.ledger.kept_proof import KeptProof
 from privkde.ledger.records import (
     Budget,
     Charge,
@@ -32,6 +33,7 @@ from privkde.ledger.records import (
 from privkde.ledger.refusals import KeyReusedError, ScheduleUsedUpError
 
 if TYPE_CHECKING:
+    from accounting.checking import Proof
     from privkde.ledger.store import Store
 
 
@@ -166,11 +168,13 @@ class Ledger:
         key: str,
         plan_sha256: str | None = None,
         cohort: str | None = None,
+        certificate: Proof | None = None,
     ) -> Charge:
         """Charge a release before it is published. Charging again with the same key returns the same charge.
 
         A release with `times` above 1 is a schedule: all of it is charged now, and `use` counts its times. A `cohort`
-        names a fixed group of people that shares nobody with other cohorts; the release is then about them only.
+        names a fixed group of people that shares nobody with other cohorts; the release is then about them only. A
+        `certificate` is kept with the charge; it must prove the plan, and is not proved again here.
 
         Raises `BudgetExceededError` if the release costs more than is left, and `KeyReusedError` if the key belongs
         to a charge for another release. In both cases nothing is written.
@@ -178,6 +182,7 @@ class Ledger:
         require_key(key)
         require_sha256(plan_sha256)
         require_cohort(cohort)
+        kept = None if certificate is None else KeptProof.of(certificate, plan_sha256)
         if plan_sha256 is None and release.collections != release.times:
             raise InvalidInputError(
                 f"release {release.name!r} is made {release.times} times and counts {release.collections} collections,"
@@ -209,6 +214,7 @@ class Ledger:
                 spent_before=quote.before.epsilon,
                 after=quote.after,
                 created=_now(),
+                certificate=kept,
             )
             rows.add_charge(charge)
         return charge

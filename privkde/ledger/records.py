@@ -14,6 +14,7 @@ from accounting.errors import require_choice, require_real
 from accounting.releases.adaptive import CUT_SHARE, AdaptiveFilter, Price
 from accounting.releases.composing import Spent, finite
 from accounting.releases.release import Release
+from privkde.ledger.kept_proof import KeptProof
 from privkde.ledger.refusals import BudgetExceededError
 
 BUDGET_SCHEMA = "privkde.budget/1"
@@ -124,6 +125,8 @@ class Charge:
     spent_before: float
     after: Spent
     created: str
+    certificate: KeptProof | None = None
+    """The plan's certificate, if one was given."""
 
     @property
     def name(self) -> str:
@@ -144,7 +147,7 @@ class Charge:
         """Whether this charge is for the same release to the same people.
 
         Name, guarantee, times and plan decide; without a plan, the profiles decide, too. Profiles of the same plan that
-        were computed on different machines may differ in the last digit.
+        were computed on different machines may differ in the last digit. A certificate is no part of the content.
         """
         ours = (self.name, self.guarantee, self.release.times, self.release.collections, self.plan_sha256, self.cohort)
         theirs = (release.name, release.guarantee, release.times, release.collections, plan_sha256, cohort)
@@ -168,6 +171,7 @@ class Charge:
             "spent_after": self.spent_after,
             "delta_after": self.after.at_budget,
             "created": self.created,
+            "certificate": None if self.certificate is None else self.certificate.to_json(),
         }
 
 

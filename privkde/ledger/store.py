@@ -33,6 +33,7 @@ from privkde.ledger.connecting import (
     set_up_transaction,
 )
 from privkde.ledger.digests import Head, require_ledger_key
+from privkde.ledger.kept_proof import KeptProof
 from privkde.ledger.records import Budget, Charge, Use, require_name
 from privkde.ledger.refusals import (
     BudgetExistsError,
@@ -45,6 +46,8 @@ from privkde.storage.files import whole_file
 from privkde.storage.json_text import parsed_json
 
 VERSION = 3
+CERTIFICATE = "certificate"
+"""A member of a charge's release beside those of the release: a column would change the digests of all rows."""
 _tables = sa.MetaData()
 _version = sa.Table("privkde_ledger", _tables, sa.Column("version", sa.Integer, primary_key=True, autoincrement=False))
 _budgets = sa.Table(
@@ -162,7 +165,8 @@ class Rows:
             name: getattr(charge, name)
             for name in ("budget", "number", "key", "cohort", "plan_sha256", "spent_before", "created")
         }
-        row["release"] = json.dumps(charge.release.to_json(), allow_nan=False)
+        kept = {} if charge.certificate is None else {CERTIFICATE: charge.certificate.to_json()}
+        row["release"] = json.dumps(charge.release.to_json() | kept, allow_nan=False)
         row |= {way: finite(getattr(charge.after, way)) for way in WAYS} | {"at_budget": charge.after.at_budget}
         row |= {} if charge.price is None else charge.price.to_json()
         self._append(_charges, row)
@@ -397,17 +401,21 @@ def _charge(row: Row, budget: Budget) -> Charge:
     after = Spent(delta=budget.delta, at_budget=cells["at_budget"], **ways)
     if not math.isfinite(after.epsilon):  # no such charge was ever accepted
         raise _altered(f"the costs in {_charges.name!r} hold")
+    document = parsed_json(cells["release"].encode())
+    release = Release.from_json(document)
+    kept = document.get(CERTIFICATE)
     return Charge(
         budget=cells["budget"],
         number=cells["number"],
         key=cells["key"],
-        release=Release.from_json(parsed_json(cells["release"].encode())),
+        release=release,
         price=_stored_price(cells),
         cohort=cells["cohort"],
         plan_sha256=cells["plan_sha256"],
         spent_before=cells["spent_before"],
         after=after,
         created=cells["created"],
+        certificate=None if kept is None else KeptProof.from_json(kept),
     )
 
 

@@ -31,6 +31,8 @@ DESCRIPTION = (
 )
 READERS = 2
 """Processes that read the ledger, if there is one."""
+PROVERS = 2
+"""Processes that prove plans, started when the first proof is asked for; nobody waits for proofs to plan."""
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
@@ -42,8 +44,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         workers = Workers(chosen)
         ledger = None if chosen.ledger is None else Ledger.open(chosen.ledger, key=chosen.ledger_key)
         readers = None if ledger is None else Workers(_for_reading(chosen))
+        provers = Workers(dataclasses.replace(chosen, workers=PROVERS))
         app.state.settings, app.state.workers, app.state.ledger, app.state.readers = chosen, workers, ledger, readers
         app.state.large_bodies = asyncio.Lock()
+        app.state.provers = provers
         for group in (workers, readers):
             if group is not None:
                 group.warm()
@@ -51,6 +55,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             yield
         finally:
             workers.stop()
+            provers.stop()
             if ledger is not None and readers is not None:
                 readers.stop()
                 ledger.close()
@@ -71,7 +76,14 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             HTTPException: _answer_http,
         },
     )
-    for router in (planning.planning, planning.composition, planning.facts, budgets.router, planner_page.router):
+    for router in (
+        planning.planning,
+        planning.composition,
+        planning.proofs,
+        planning.facts,
+        budgets.router,
+        planner_page.router,
+    ):
         app.include_router(router)
     app.openapi = partial(_document, app)  # type: ignore[method-assign]
     app.add_route("/openapi.json", _written_once(app), include_in_schema=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict  # pydantic needs this one before Python 3.12
 
@@ -107,6 +107,59 @@ class Profile(TypedDict):
     risk: list[Risk]
 
 
+class Claim(TypedDict):
+    """What a plan claims: ε of a whole record, its parts, and δ."""
+
+    epsilon: float
+    features_epsilon: float
+    label_epsilon: float
+    delta: float
+
+
+class Proved(TypedDict):
+    """Bounds that are proved; `upper_epsilon` null where none is. `label_epsilon` comes on top, except in `epsilon`."""
+
+    holds: bool
+    epsilon: float | None
+    upper_epsilon: float | None
+    covered_epsilon: float
+    lower_epsilon: float
+    upper_curve: list[tuple[float, float]]
+    lower_curve: list[tuple[float, float]]
+
+
+class MovedBits(TypedDict):
+    """Bits that replacing one record moves."""
+
+    bits: int
+    half: bool
+
+
+class Moved(TypedDict):
+    """What replacing one record moves, counted again."""
+
+    instances: int
+    squared_shift: float | None
+    largest_shift: float
+    unit_ball: bool
+    covered: MovedBits
+    attained: MovedBits
+
+
+class Certificate(TypedDict):
+    """What a plan costs at most and at least, proved in ball arithmetic; `witness` says where theorems were used."""
+
+    schema: Literal["privkde.certificate/1"]
+    plan_sha256: str
+    claim: Claim
+    proved: Proved
+    neighbors: Moved
+    witness: dict[str, Any] | None
+    notes: list[str]
+    versions: dict[str, str]
+    made: str
+
+
 class Costs(TypedDict):
     """ε of releases together by each way to compose them, null where it proves nothing; `epsilon` is the least.
 
@@ -189,6 +242,13 @@ class Price(TypedDict):
     largest_loss: float | None
 
 
+class KeptProof(TypedDict):
+    """The certificate that was given with a charge, and its result in one sentence."""
+
+    headline: str
+    document: Certificate
+
+
 class Charge(TypedDict):
     """A release that a budget has paid for."""
 
@@ -207,6 +267,7 @@ class Charge(TypedDict):
     spent_after: float
     delta_after: float | None
     created: str
+    certificate: KeptProof | None
 
 
 class Use(TypedDict):

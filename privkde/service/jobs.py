@@ -19,7 +19,14 @@ from accounting.solving import SolveRequest
 from privkde.ledger import Ledger
 from privkde.ledger.ledger import composed
 from privkde.ledger.records import LARGEST_BUDGET, Budget, Quote
-from privkde.service.requests import ChargeRequest, ComposeRequest, LedgerRequest, ProfileRequest, ReleaseRequest
+from privkde.service.requests import (
+    CertifyRequest,
+    ChargeRequest,
+    ComposeRequest,
+    LedgerRequest,
+    ProfileRequest,
+    ReleaseRequest,
+)
 
 MOST_INSTANCES = 1_000_000
 """Bitsum instances of a plan that the service makes."""
@@ -59,6 +66,13 @@ def profile_job(request: ProfileRequest) -> dict[str, Any]:
             for rate in FALSE_POSITIVE_RATES
         ],
     }
+
+
+def certify_job(request: CertifyRequest) -> dict[str, Any]:
+    """A certificate of a plan, which need not be believed."""
+    plan = Plan.from_json(request.plan)
+    _bounded(plan.request)
+    return plan.certified().to_json()
 
 
 def release_of(request: ReleaseRequest) -> Release:
@@ -155,6 +169,7 @@ JOBS: dict[str, Job] = {
     "estimate": (PlanRequest, estimate_job),
     "solve": (SolveRequest, lambda question: solve(**dataclasses.asdict(question)).to_json()),
     "profile": (ProfileRequest, profile_job),
+    "certify": (CertifyRequest, certify_job),
     "release": (ChargeRequest, lambda request: release_of(request).to_json()),
     "compose": (ComposeRequest, compose_job),
     **{name: (LedgerRequest, partial(reading_job, read)) for name, read in READ.items()},

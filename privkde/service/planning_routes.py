@@ -19,11 +19,12 @@ from privkde.service import documents
 from privkde.service.jobs import COMPARED
 from privkde.service.problems import EVERYWHERE, EXCEEDED, INFEASIBLE, UNLIKE, WORK, described
 from privkde.service.reading import Reads, StrictRoute, example
-from privkde.service.requests import RELEASE, ComposeRequest, ProfileRequest
+from privkde.service.requests import RELEASE, CertifyRequest, ComposeRequest, ProfileRequest
 
 PLANNED = (*EVERYWHERE, *WORK, INFEASIBLE)
 planning = APIRouter(prefix="/v1/plan", tags=["planning"], route_class=StrictRoute, responses=described(*PLANNED))
 composition = APIRouter(tags=["composition"], route_class=StrictRoute, responses=described(*PLANNED, UNLIKE, EXCEEDED))
+proofs = APIRouter(tags=["proofs"], route_class=StrictRoute, responses=described(*EVERYWHERE, *WORK))
 facts = APIRouter(tags=["facts"], responses=described(*EVERYWHERE))
 
 
@@ -34,6 +35,7 @@ SEVERAL = {"releases": [{**RELEASE, "times": 10}], "delta": 1e-5, "epsilon": 5.0
 PlanBody = Annotated[PlanRequest, Reads(PlanRequest), example(SMALL)]
 SolveBody = Annotated[Any, Reads(SolveRequest), example(TARGET)]
 ProfileBody = Annotated[ProfileRequest, Reads(ProfileRequest), Body()]
+CertifyBody = Annotated[CertifyRequest, Reads(CertifyRequest), Body()]
 ComposeBody = Annotated[ComposeRequest, Reads(ComposeRequest), example(SEVERAL)]
 
 
@@ -80,6 +82,13 @@ async def profile(request: Request, body: ProfileBody) -> Response:
 async def compose(request: Request, body: ComposeBody) -> Response:
     """Plans and promises about the same people, composed by their privacy losses; refused beyond a budget."""
     return await _computed(request, "compose", body)
+
+
+@proofs.post("/v1/certify", response_model=documents.Certificate, summary="Prove a plan in ball arithmetic")
+async def certify(request: Request, body: CertifyBody) -> Response:
+    """What `privkde verify` writes, also of a plan that is not proved; it takes seconds, in processes of its own."""
+    provers = request.app.state.provers
+    return Response(await provers.run("certify", body, request.state.client), media_type="application/json")
 
 
 @facts.get("/v1/kernels", response_model=documents.Kernels, summary="Kernel families")

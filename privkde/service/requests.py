@@ -33,6 +33,11 @@ class ProfileRequest(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CertifyRequest(ProfileRequest):
+    """A plan that is to be proved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GuaranteeRequest(Record):
     """A promise of something that was not planned here."""
 

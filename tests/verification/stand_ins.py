@@ -13,7 +13,6 @@ BOUNDS = CertifiedBounds(
     claimed=1.0,
     delta=1e-6,
     upper=1.1,
-    slack=0.2,
     below=((0.5, 1e-3), (0.9, 1e-6)),
     above=((0.6, 1e-3), (1.1, 1e-6)),
 )

@@ -13,6 +13,7 @@ import pytest
 from accounting import Plan
 from privkde import PrivateKDE
 from privkde.cli import main
+from privkde.ledger import Ledger
 from tests.plans import plan_for
 from tests.privkde.cli.test_command_line import refuse
 from tests.verification import stand_ins
@@ -59,6 +60,38 @@ def test_an_honest_plan_ends_with_0(tmp_path: Path, capsys: pytest.CaptureFixtur
     out = capsys.readouterr().out
     assert "not-refuted" in out
     assert "flips" in out
+
+
+def test_the_organisation_and_its_ledger_are_told_and_the_ledger_is_only_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where, folder = tmp_path / "ledger.sqlite", tmp_path / "report"
+    with Ledger.open(where) as ledger:
+        ledger.create("telemetry", epsilon=4.0, delta=1e-6, composition="basic")
+        head = ledger.head()
+    plan = str(written(tmp_path / "plan.json"))
+    asked = ["audit", "--plan", plan, "--output", str(folder), "--organisation", "Health", "--purpose", "open data"]
+    assert main([*asked, "--budget", "telemetry", "--ledger", str(where)]) == 0
+    told = document(folder)["deployment"]
+    assert (told["organisation"], told["purpose"], told["period"]) == ("Health", "open data", None)
+    assert told["standing"]["budget"]["name"] == "telemetry"
+    out = " ".join(capsys.readouterr().out.split())
+    assert "organisation: Health" in out
+    assert "spent by all releases: ε = 0 of 4 at δ = 10⁻⁶, by 0 charges" in out
+    assert "assumed, and not checked: " in out
+    with Ledger.open(where) as ledger:
+        assert ledger.head() == head
+    assert main(["audit", "--plan", plan, "--output", str(folder)]) == 0
+    assert set(document(folder)["deployment"].values()) == {None}
+
+
+def test_a_budget_or_words_that_cannot_be_told_end_with_2_before_the_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, where = str(written(tmp_path / "plan.json")), tmp_path / "ledger.sqlite"
+    assert "ledger.sqlite" in refuse(capsys, "audit", "--plan", plan, "--budget", "x", "--ledger", str(where))
+    assert not where.exists()
+    assert "purpose" in refuse(capsys, "audit", "--plan", plan, "--purpose", "two\nlines")
 
 
 def test_a_plan_altered_by_hand_ends_with_1_and_can_be_replayed(

@@ -1,303 +1,425 @@
-"""`certify(plan)`: bounds on the ε of a plan of any size, from both sides, by a route of its own.
+"""A plan's certificate: what its parameters cost at most and at least, proved in ball arithmetic, as a document.
 
-Only what the plan's document declares is read: no law, no grid, no composition of `accounting` is used, and the number
-of instances that one user touches is counted again. What is shared all the same is in docs/proofs/certificate.md.
+`certify(plan)` makes one; `recheck(plan, certificate)` proves every number of one again, at the witness that it names.
 """
 
 from __future__ import annotations
 
+import datetime
+import json
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+import platform
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from typing import Any
 
-import numpy as np
+import flint
+from flint import ctx
 
-from accounting import Plan
-from verification.certified import renyi
-from verification.certified.ball import Ball
-from verification.certified.composed_loss import lower_profile
+import privkde
+from accounting import InvalidInputError, Plan, PrivkdeError
+from accounting.errors import require_integer, require_quantity, require_text
+from accounting.guarantee import Adjacency, View
+from verification.certified.balls import TooLargeError, above, below, exact
+from verification.certified.checker import Lower, Upper, bits_for, upper
 from verification.certified.neighbors import Moves, Neighbors, neighbors
-from verification.certified.noise_laws import Array, TooLargeError, TwoLaws
+from verification.certified.witness import Witness
 from verification.twins import mechanism_twin
-from verification.twins.mechanism_twin import MechanismTwin
+
+SCHEMA = "privkde.certificate/1"
+DIGITS = 8
+"""Decimal digits of the numbers in a certificate: rounded so that they are proved with room to spare."""
+SHARES = (0.5, 0.75, 1.0, 1.25)
+"""Where the curves have points: multiples of the claimed ε."""
+MOST_INSTANCES = 2**63 - 1
+NO_PROTECTION = 700.0
+"""An ε above which nothing is promised, whatever δ: e^ε is not a double."""
 
 Curve = tuple[tuple[float, float], ...]
-DELTAS = (1e2, 1.0, 1e-2)
-"""Points of the curves: multiples of the plan's δ."""
-CELLS, FINE_CELLS = 256, 4096
-"""Into how many cells the others' data is split, at least: for moments, and for hockey sticks, which are cheaper."""
-TAIL_SHARE = 1e-5
-"""Share of δ that mass outside the windows may cost."""
+"""Points (ε, δ)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Bounds on ε at `delta` for the plan's parameters.
+    """Bounds on ε at `delta`, proved for the parameters of one plan.
 
-    *What the rung covers*: the plan's accountant claims that `neighbors.covered` costs at most the claimed ε; it costs
-    at least `covered_epsilon`. If that is more, the contract's claim is false and proves nothing. Whether records do
-    this to anybody is another question.
-
-    *The promise to people*: the true ε, a supremum over records, is at least `lower_epsilon`, which two records cost
-    (`neighbors.attained`), and at most `upper_epsilon` (None: not certified), which bounds what is covered as well.
+    *What the accountant covers* (`neighbors.covered`) costs at most `upper_epsilon` and at least `covered_epsilon`.
+    *The promise to people* is a supremum over records: at most `upper_epsilon`, and at least `lower_epsilon`, which two
+    records cost. With separate labels, `label_epsilon` comes on top of all three.
     """
 
+    plan_sha256: str
     claimed_epsilon: float
+    """ε that the plan claims for the features or, with joint labels, for the whole record."""
+    label_epsilon: float
+    """ε of all reports of the label, which adds up; 0 without separate labels."""
+    total_epsilon: float
+    """ε that the plan claims for a whole record."""
     delta: float
+    upper_epsilon: float | None
+    """None: nothing is proved."""
     covered_epsilon: float
     lower_epsilon: float
-    upper_epsilon: float | None
-    lower_curve: Curve
-    """Points (ε, δ) that lie below the true profile of the promise: two records."""
     upper_curve: Curve
-    """Points (ε, δ) that lie above the true profile of the promise: all records."""
-    neighbors: Neighbors
+    """Points (ε, δ) that hold for all records."""
+    lower_curve: Curve
+    """Points (ε, δ) that two records attain."""
+    neighbors: Mapping[str, Any]
+    """What replacing one record moves, counted again from the kernel."""
+    witness: Witness | None
+    """Where the theorems were evaluated; None for promises without δ, which need no choice."""
     notes: tuple[str, ...]
+    versions: Mapping[str, str]
+    made: str
+    """When, in UTC."""
+
+    @property
+    def proved_epsilon(self) -> float | None:
+        """A bound on ε of a whole record, labels included, rounded up; None if nothing is proved."""
+        if self.upper_epsilon is None:
+            return None
+        total = Fraction(self.upper_epsilon) + Fraction(self.label_epsilon)
+        nearest = float(total)
+        return nearest if Fraction(nearest) >= total else math.nextafter(nearest, math.inf)
+
+    @property
+    def proves(self) -> bool:
+        """Whether the plan's promise is proved."""
+        proved = self.proved_epsilon
+        return proved is not None and self.upper_epsilon is not None and (
+            self.upper_epsilon <= self.claimed_epsilon and proved <= self.total_epsilon
+        )  # fmt: skip
+
+    @property
+    def refutes(self) -> bool:
+        """Whether what the plan claims for the bits that its accountant covers is false."""
+        return max(self.covered_epsilon, self.lower_epsilon) > self.claimed_epsilon
+
+    @property
+    def headline(self) -> str:
+        """The result in one sentence."""
+        if self.refutes:
+            return f"refuted: the bits that the accountant covers cost at least ε = {self.covered_epsilon:.8g}"
+        if self.upper_epsilon is None:
+            return "not proved: " + (self.notes[-1] if self.notes else "no upper bound was found")
+        known = f"ε ≤ {self.proved_epsilon:.8g} at δ = {self.delta:g}, in ball arithmetic"
+        return f"proved: {known}" if self.proves else f"not proved: {known}, and the plan claims {self.total_epsilon:g}"
+
+    def moves(self, which: str) -> str:
+        """The bits that are `covered` or `attained`, in words."""
+        return str(Moves(**self.neighbors[which]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The `privkde.certificate/1` document."""
+        return {
+            "schema": SCHEMA,
+            "plan_sha256": self.plan_sha256,
+            "claim": {
+                "epsilon": self.total_epsilon,
+                "features_epsilon": self.claimed_epsilon,
+                "label_epsilon": self.label_epsilon,
+                "delta": self.delta,
+            },
+            "proved": {
+                "holds": self.proves,
+                "epsilon": self.proved_epsilon,
+                "upper_epsilon": self.upper_epsilon,
+                "covered_epsilon": self.covered_epsilon,
+                "lower_epsilon": self.lower_epsilon,
+                "upper_curve": [list(point) for point in self.upper_curve],
+                "lower_curve": [list(point) for point in self.lower_curve],
+            },
+            "neighbors": dict(self.neighbors),
+            "witness": None if self.witness is None else self.witness.to_json(),
+            "notes": list(self.notes),
+            "versions": dict(self.versions),
+            "made": self.made,
+        }
+
+    @staticmethod
+    def from_json(data: Any) -> Certificate:
+        """Inverse of `to_json`; raises `InvalidInputError` on anything else."""
+        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+            schema = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+            raise InvalidInputError(f"schema={schema!r} is not {SCHEMA!r}; load a file written by `privkde plan`.")
+        try:
+            claim, proved = data["claim"], data["proved"]
+            found = Certificate(
+                plan_sha256=require_text("plan_sha256", data["plan_sha256"]),
+                claimed_epsilon=require_quantity("claim.features_epsilon", claim["features_epsilon"]),
+                label_epsilon=require_quantity("claim.label_epsilon", claim["label_epsilon"]),
+                total_epsilon=require_quantity("claim.epsilon", claim["epsilon"]),
+                delta=require_quantity("claim.delta", claim["delta"]),
+                upper_epsilon=_quantity_or_none("proved.upper_epsilon", proved["upper_epsilon"]),
+                covered_epsilon=require_quantity("proved.covered_epsilon", proved["covered_epsilon"]),
+                lower_epsilon=require_quantity("proved.lower_epsilon", proved["lower_epsilon"]),
+                upper_curve=_curve("proved.upper_curve", proved["upper_curve"]),
+                lower_curve=_curve("proved.lower_curve", proved["lower_curve"]),
+                neighbors=_moved(data["neighbors"]),
+                witness=None if data["witness"] is None else Witness.from_json(data["witness"]),
+                notes=tuple(require_text("note", note) for note in data["notes"]),
+                versions={str(name): require_text("version", value) for name, value in data["versions"].items()},
+                made=require_text("made", data["made"]),
+            )
+            agrees = found.to_json() == data
+        except PrivkdeError:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
+            message = f"certificate is incomplete or malformed near {type(error).__name__}; make it again."
+            raise InvalidInputError(message) from error
+        if not agrees:
+            raise InvalidInputError("certificate holds more or other than what it says; make it again.")
+        return found
+
+    def dumps(self) -> str:
+        """The document as text."""
+        return json.dumps(self.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _quantity_or_none(name: str, value: Any) -> float | None:
+    return None if value is None else float(require_quantity(name, value))
+
+
+def _curve(name: str, points: Any) -> Curve:
+    if len(points) > len(SHARES):
+        raise InvalidInputError(
+            f"{name} has {len(points)} points, more than {len(SHARES)}; make the certificate again."
+        )
+    return tuple((require_quantity(name, epsilon), require_quantity(name, delta)) for epsilon, delta in points)
+
+
+def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What `_described` wrote; other members are found when the whole document is compared."""
+    moves = {
+        which: {
+            "bits": require_integer(f"neighbors.{which}.bits", data[which]["bits"], low=0, high=MOST_INSTANCES),
+            "half": bool(data[which]["half"]),
+        }
+        for which in ("covered", "attained")
+    }
+    return {
+        "instances": require_integer("neighbors.instances", data["instances"], low=1, high=MOST_INSTANCES),
+        "squared_shift": _quantity_or_none("neighbors.squared_shift", data["squared_shift"]),
+        "largest_shift": require_quantity("neighbors.largest_shift", data["largest_shift"]),
+        "unit_ball": bool(data["unit_ball"]),
+        **moves,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """What a plan's document promises, as the certificate reads it."""
+
+    features: float
+    label: float
+    total: float
+    delta: float
+
+    @staticmethod
+    def of(plan: Plan) -> _Claim:
+        """The strongest number wherever the document says the same thing twice."""
+        request = plan.request
+        _require_declared(plan)
+        communicated = [g for g in plan.guarantees if g.view is View.COMMUNICATION]
+        features = min([request.kde_epsilon, *(g.epsilon for g in communicated[:1])])
+        whole = [g.epsilon for g in communicated if g.adjacency is Adjacency.RECORD]
+        label = Fraction(request.label_epsilon or 0.0) * request.releases
+        spends = mechanism_twin(plan).spends_delta
+        return _Claim(
+            features=features,
+            label=float(label) if Fraction(float(label)) >= label else math.nextafter(float(label), math.inf),
+            total=min([request.epsilon, *whole] if label else [features]),
+            delta=min([float(request.delta), *(g.delta for g in communicated[:1])]) if spends else 0.0,
+        )
+
+
+def _require_declared(plan: Plan) -> None:
+    """Raise if the contract declares other bounds than the parties take from the request and hold each other to."""
+    facts, parts = plan.request.facts(), [plan.contract]
+    used = {"bound": facts.bound, "size_weight": facts.size_weight, "squared_shift": facts.touched_once.shift_budget}
+    for part in parts:
+        parts += part.parts
+        for name, value in used.items():
+            said = part.parameters.get(name, value)
+            if said != value:
+                raise InvalidInputError(
+                    f"the plan's contract declares {name}={said!r}, and the parties use {value!r}; it was altered: plan"
+                    " again."
+                )
 
 
 @dataclass(frozen=True, slots=True)
-class _Instance:
-    """One instance of the plan's mechanism, with the mass that its tables may leave out."""
+class _Checked:
+    """The bounds of a plan as functions: what a certificate records points of."""
 
-    twin: MechanismTwin
-    tail: float
+    claim: _Claim
+    reach: Neighbors
+    upper: Upper | None
+    """None: nothing is proved, for the reason in `notes`."""
+    covered: Lower
+    attained: Lower
+    notes: tuple[str, ...]
 
-    @property
-    def users(self) -> int:
-        return self.twin.n_users
-
-    def laws(self, ones: int = 0, dropped: int = 0) -> TwoLaws:
-        """The shuffled output for the target's bit 1 and 0; `ones` and `dropped` are about the others."""
-        return self.twin.certified_laws(self.tail, ones=ones, dropped=dropped)
-
-    def cells(self, number: int) -> tuple[int, int]:
-        """(largest number of ones that need be looked at, width of the finest cells), of about `number` cells.
-
-        By symmetry half of the others' data is enough; and none if they only shift the counts.
-        """
-        return ((self.users - 1) // 2, self.users // number) if self.twin.depends_on_others else (0, 0)
+    @staticmethod
+    def of(plan: Plan, claim: _Claim, reach: Neighbors, witness: Witness | None) -> _Checked:
+        """For a plan that spends δ."""
+        notes: tuple[str, ...] = ()
+        found: Upper | None = None
+        try:
+            found = upper(plan, reach, claim.delta, witness)
+        except TooLargeError as error:
+            notes = (str(error),)
+        twin, covered = mechanism_twin(plan), Lower(())
+        tail = found.witness.tail if found is not None else claim.delta * 1e-9 / reach.instances
+        try:
+            covered = Lower.of(twin, tail, reach.covered)
+        except TooLargeError as error:
+            return _Checked(claim, reach, found, covered, covered, (str(error),))
+        attained = covered if reach.attained == reach.covered else Lower.of(twin, tail, reach.attained)
+        return _Checked(claim, reach, found, covered, attained, notes)
 
 
 def certify(plan: Plan) -> Certificate:
-    """Bounds on the ε of the plan at its δ. Deterministic; nothing is sampled."""
-    promise = plan.request
-    claimed = min(promise.kde_epsilon, *(guarantee.epsilon for guarantee in plan.guarantees[:1]))
-    reach, twin = neighbors(plan), mechanism_twin(plan)
-    if not twin.spends_delta:
-        return _without_delta(plan, twin, claimed, reach)
-    delta = min(float(promise.delta), plan.guarantees[0].delta)
-    tail = TAIL_SHARE * delta * math.exp(-min(claimed, 50.0)) / reach.instances
-    instance = _Instance(twin, max(tail, 1e-280))
-    covered = _lower(instance, reach.covered, delta)
-    attained = covered if reach.attained == reach.covered else _lower(instance, reach.attained, delta)
-    notes = (*_reach_notes(plan, reach), *dict.fromkeys(covered.notes + attained.notes))
-    upper: Curve | None = None
-    try:
-        upper = _upper(instance, reach, tuple(delta * x for x in DELTAS)) if twin.certified_whole else None
-    except TooLargeError as error:
-        notes += (str(error),)
-    if upper is not None and not math.isfinite(upper[1][0]):
-        upper = None  # too much mass at infinite loss for moments; says nothing against the plan
-    if upper is None:
-        notes += ("no upper bound is certified for this law",)
-    return Certificate(
-        claimed_epsilon=claimed,
-        delta=delta,
-        covered_epsilon=covered.curve[1][0],
-        lower_epsilon=attained.curve[1][0],
-        upper_epsilon=None if upper is None else upper[1][0],
-        lower_curve=attained.curve,
-        upper_curve=tuple(point for point in upper or () if math.isfinite(point[0])),
-        neighbors=reach,
-        notes=notes,
-    )
+    """What the plan's parameters cost, proved. Deterministic; nothing is sampled."""
+    claim = _Claim.of(plan)
+    with ctx.workprec(bits_for(claim.delta)):
+        reach = neighbors(plan)
+        if claim.delta == 0.0:
+            return _without_delta(plan, claim, reach)
+        checked = _Checked.of(plan, claim, reach, None)
+        delta, points = claim.delta, [share * claim.features for share in SHARES]
+        top = checked.upper.epsilon(delta, claim.features) if checked.upper is not None else math.inf
+        proved = top <= NO_PROTECTION
+        upper_curve = (
+            tuple((e, min(1.0, _rounded_up(above(checked.upper.delta(e))))) for e in points)
+            if checked.upper is not None and proved
+            else ()
+        )
+        return _certificate(
+            plan, claim, reach,
+            upper_epsilon=_rounded_up(top) if proved else None,
+            covered_epsilon=_rounded_down(checked.covered.epsilon(delta)),
+            lower_epsilon=_rounded_down(checked.attained.epsilon(delta)),
+            upper_curve=upper_curve,
+            lower_curve=tuple((e, _rounded_down(max(0.0, below(checked.attained.delta(e))))) for e in points),
+            witness=None if checked.upper is None else checked.upper.witness,
+            notes=checked.notes,
+        )  # fmt: skip
 
 
-def _reach_notes(plan: Plan, reach: Neighbors) -> tuple[str, ...]:
-    shifts = "" if reach.squared_shift is None else f" (squared shifts up to {reach.squared_shift:.4g})"
-    return (f"the rung {plan.accountant!r} covers {reach.covered}{shifts}; two records attain {reach.attained}",)
-
-
-def _without_delta(plan: Plan, twin: MechanismTwin, claimed: float, reach: Neighbors) -> Certificate:
+def _without_delta(plan: Plan, claim: _Claim, reach: Neighbors) -> Certificate:
     """Losses add up. The bounds are exact for who knows the others' silences, so nothing follows about people."""
-    bounds, k = twin.loss_bounds(), reach.instances
-    upper = None if bounds.upper is None else k * bounds.upper
-    return Certificate(
-        claimed_epsilon=claimed,
-        delta=0.0,
-        covered_epsilon=k * bounds.lower,
+    bounds = mechanism_twin(plan).loss_bounds()
+    top = None if bounds.upper is None else above(exact(bounds.upper) * reach.instances * exact(1.0))
+    if bounds.upper is not None and Fraction(bounds.upper) * reach.instances <= Fraction(claim.features):
+        top = claim.features
+    return _certificate(
+        plan, claim, reach,
+        upper_epsilon=top,
+        covered_epsilon=max(0.0, _rounded_down(below(exact(bounds.lower) * reach.instances))),
         lower_epsilon=0.0,
-        upper_epsilon=upper,
+        upper_curve=() if top is None else ((top, 0.0),),
         lower_curve=((0.0, 0.0),),
-        upper_curve=() if upper is None else ((upper, 0.0),),
-        neighbors=reach,
+        witness=None,
         notes=(
-            *_reach_notes(plan, reach),
             *bounds.notes,
             "covered: for an adversary who knows which of the others were silent, as the proof assumes; no lower bound"
             " on what others learn of people is certified",
         ),
+    )  # fmt: skip
+
+
+def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, **numbers: Any) -> Certificate:
+    return Certificate(
+        plan_sha256=plan.sha256(),
+        claimed_epsilon=claim.features,
+        label_epsilon=claim.label,
+        total_epsilon=claim.total,
+        delta=claim.delta,
+        neighbors=_described(reach),
+        versions={
+            "privkde": privkde.__version__,
+            "python-flint": flint.__version__,
+            "FLINT": flint.__FLINT_VERSION__,
+            "Python": platform.python_version(),
+        },
+        made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **numbers,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Lower:
-    """Points (ε, δ) below the profile of some moves of one user's bits."""
-
-    curve: Curve
-    notes: tuple[str, ...] = ()
-
-
-def _lower(instance: _Instance, moves: Moves, delta: float) -> _Lower:
-    """One fixed dataset and one pair of laws for every bit that moves, in both directions.
-
-    Complete flips: all others at 0. Half: all others at 1, as if their records were x′, and the bit goes from a fair
-    coin to 1, which is what a hashed feature does in the bucket of x′.
-    """
-    if moves.bits < 1:
-        return _Lower(tuple((0.0, delta * x) for x in DELTAS), ("no bit is moved far enough for a lower bound",))
-    pair = instance.laws()
-    if moves.half:
-        certain = instance.laws(ones=instance.users - 1)
-        half = 0.5 * certain.one + 0.5 * certain.zero
-        pair = TwoLaws(one=half, zero=certain.one, missing=certain.missing, error=certain.error + 1e-15)
-    profiles = [lower_profile(way, moves.bits, delta) for way in (pair, pair.reversed())]
-    curve = tuple((max(profile.epsilon(delta * x) for profile in profiles), delta * x) for x in DELTAS)
-    lost = max(profile.rounded_off for profile in profiles)
-    loose = f"rounding the losses of {moves} to a grid takes up to {lost:.3g} from their lower bound: it is "
-    loose += "useless" if curve[1][0] == 0.0 else "loose"
-    return _Lower(curve, (loose,) if any(profile.loose for profile in profiles) else ())
+def _described(reach: Neighbors) -> dict[str, Any]:
+    """As plain JSON values; Δ² is rounded up."""
+    moves: Callable[[Moves], dict[str, Any]] = asdict
+    return {
+        "instances": reach.instances,
+        "squared_shift": None if reach.squared_shift is None else above(reach.squared_shift),
+        "largest_shift": reach.largest_shift,
+        "unit_ball": reach.unit_ball,
+        "covered": moves(reach.covered),
+        "attained": moves(reach.attained),
+    }
 
 
-def _upper(instance: _Instance, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
-    if reach.squared_shift is None and reach.instances == 1:
-        return tuple((_single_upper(instance, delta), delta) for delta in deltas)
-    if reach.squared_shift is None:
-        return _flipped_upper(instance, reach, deltas)
-    whatever = _shifted_upper(instance, reach, deltas)
-    if not reach.unit_ball:
-        return whatever
-    ball = Ball.of(instance.users, reach.instances, reach.squared_shift, min(deltas), instance.tail)
-
-    def bounds(epsilon: float, a: int, b: int) -> Array:
-        return np.array([ball.delta(instance.laws(ones=a, dropped=b - a), epsilon)])
-
-    cells = instance.cells(FINE_CELLS)
-    return tuple((min(_smallest_epsilon(bounds, delta, *cells), epsilon), delta) for epsilon, delta in whatever)
-
-
-def _single_upper(instance: _Instance, delta: float) -> float:
-    """One bit that may flip: hockey sticks themselves, no moments."""
-
-    def sticks(epsilon: float, a: int, b: int) -> Array:
-        pair = instance.laws(ones=a, dropped=b - a)
-        return np.array([max(renyi.stick_above(way, epsilon) for way in (pair, pair.reversed()))])
-
-    return _smallest_epsilon(sticks, delta, *instance.cells(FINE_CELLS))
+def recheck(plan: Plan, certificate: Certificate) -> Iterator[str]:
+    """What of a certificate is not proved by recomputing it for this plan, sentence by sentence; nothing if all is."""
+    if certificate.plan_sha256 != plan.sha256():
+        yield "the certificate is for another plan, or the plan was altered"
+        return
+    claim = _Claim.of(plan)
+    said = certificate.claimed_epsilon, certificate.label_epsilon, certificate.total_epsilon, certificate.delta
+    if said != (claim.features, claim.label, claim.total, claim.delta):
+        yield "the certificate's claim is not the plan's"
+        return
+    with ctx.workprec(certificate.witness.bits if certificate.witness else bits_for(claim.delta)):
+        reach = neighbors(plan)
+        if dict(certificate.neighbors) != _described(reach):
+            yield "what one record can move is not what the certificate says"
+            return
+        if claim.delta == 0.0:
+            again = _without_delta(plan, claim, reach)
+            if _numbers(again) != _numbers(certificate):
+                yield "the losses of one instance are not those of the certificate"
+        else:
+            yield from _disproved(_Checked.of(plan, claim, reach, certificate.witness), certificate)
+    if not certificate.proves:
+        yield certificate.headline
 
 
-def _smallest_epsilon(sticks: Callable[[float, int, int], Array], delta: float, highest: int, finest: int) -> float:
-    """An ε at which `sticks` (a bound on δ for a cell of the others' data) is at most δ for all of them."""
-    low, high = 0.0, 1.0
-    while sticks(high, 0, 0)[0] > delta:
-        low, high = high, 2.0 * high
-        if high > 1e3:
-            return math.inf
-    while high - low > 1e-3 * high:
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if sticks(middle, 0, 0)[0] > delta else (low, middle)
-    for factor in (1.002, 1.01, 1.05, 1.2, 2.0):
-        bound = renyi.supremum(partial(sticks, factor * high), highest, deciding=[0], finest=finest)
-        if bound[0] <= delta:
-            return factor * high
-    return math.inf
+def _numbers(certificate: Certificate) -> tuple[Any, ...]:
+    found = certificate
+    return found.upper_epsilon, found.covered_epsilon, found.lower_epsilon, found.upper_curve, found.lower_curve
 
 
-def _deciding(log_moments: Array, orders: Array, delta: float) -> list[int]:
-    """The orders that matter at δ: the best one and its neighbors."""
-    with np.errstate(invalid="ignore"):
-        values = (log_moments + (orders - 1) * np.log(orders - 1) - orders * np.log(orders) - math.log(delta)) / (
-            orders - 1
-        )
-    best = int(np.nanargmin(values))
-    return [i for i in (best - 1, best, best + 1) if 0 <= i < len(orders)]
+def _disproved(checked: _Checked, certificate: Certificate) -> Iterator[str]:
+    """Numbers of a certificate that its witness does not prove."""
+    delta, top = exact(certificate.delta), certificate.upper_epsilon
+    if top is not None:
+        if checked.upper is None or not checked.upper.delta(top) <= delta:
+            yield f"ε ≤ {top:.8g} does not follow at the certificate's witness"
+        for epsilon, limit in certificate.upper_curve:
+            follows = checked.upper is not None and checked.upper.delta(epsilon) <= exact(limit)
+            if limit < 1.0 and not follows:
+                yield f"δ({epsilon:.8g}) ≤ {limit:.8g} does not follow at the certificate's witness"
+    for epsilon, bound in (
+        (certificate.covered_epsilon, checked.covered),
+        (certificate.lower_epsilon, checked.attained),
+    ):
+        if epsilon > 0.0 and not bound.delta(epsilon) >= delta:
+            yield f"ε ≥ {epsilon:.8g} does not follow"
+    for epsilon, limit in certificate.lower_curve:
+        if limit > 0.0 and not checked.attained.delta(epsilon) >= exact(limit):
+            yield f"δ({epsilon:.8g}) ≥ {limit:.8g} does not follow"
 
 
-def _flipped_upper(instance: _Instance, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
-    """Every one of k bits may flip, whatever the others hold in each instance."""
-    k = reach.instances
-    worst_lost = 0.0
-
-    def moments(a: int, b: int, cut: float) -> Array:
-        nonlocal worst_lost
-        pair = instance.laws(ones=a, dropped=b - a)
-        both = [renyi.flipped_moments(way, cut * deltas[1] / k) for way in (pair, pair.reversed())]
-        worst_lost = max(worst_lost, both[0][1], both[1][1])
-        return np.maximum(both[0][0], both[1][0])
-
-    def at_zero(cut: float) -> float:
-        nonlocal worst_lost
-        worst_lost = 0.0
-        total = k * moments(0, 0, cut)
-        return renyi.converted(total, renyi.ORDERS, deltas[1] - 1.01 * k * worst_lost)
-
-    share = min(renyi.CUT_SHARES, key=at_zero)
-    worst_lost = 0.0
-    highest, finest = instance.cells(CELLS)
-    deciding = _deciding(k * moments(0, 0, share), renyi.ORDERS, deltas[1])
-    largest = renyi.supremum(lambda a, b: moments(a, b, share), highest, deciding=deciding, finest=finest)
-    total = k * largest * (1.0 + 1e-12)
-    return tuple((renyi.converted(total, renyi.ORDERS, d - 1.01 * k * worst_lost), d) for d in deltas)
+def _rounded_up(value: float) -> float:
+    """To so many decimal digits, upwards."""
+    nearest = float(f"{value:.{DIGITS}g}")
+    return nearest if nearest >= value else float(f"{value * (1.0 + 10.0 ** (1 - DIGITS)):.{DIGITS}g}")
 
 
-COARSE_ORDERS: Array = np.array([1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 11.0, 16.0, 23.0, 32.0, 45.0])
-
-
-@dataclass
-class _Shifted:
-    """Bounds for Σt² ≤ Δ²; `lost` and `bias` grow with every cell that is looked at."""
-
-    instance: _Instance
-    reach: Neighbors
-    spare: float
-    lost: float = 0.0
-    bias: float = 0.0
-
-    def rates(self, a: int, b: int, orders: Array) -> Array:
-        """The largest ln M(α; t)/t², the supremum over shifts and corners, for all m in [a, b]."""
-        largest = self.reach.largest_shift
-        pair = self.instance.laws(ones=a, dropped=b - a)
-        corners = renyi.corners(pair, largest=largest, spare=self.spare)
-        self.lost = max(self.lost, *(corner.lost for corner in corners))
-        self.bias = max(self.bias, pair.missing + 8.0 * pair.error)
-        edges = renyi.shift_edges(largest)
-        return np.asarray(np.max(np.stack([corner.rates(edges, orders) for corner in corners]), axis=0))
-
-    def epsilon(self, rates: Array, orders: Array, delta: float) -> float:
-        """Theorem of section 4."""
-        assert self.reach.squared_shift is not None
-        k, budget = self.reach.instances, self.reach.squared_shift
-        total = (budget * rates + 4.0 * k * orders * self.bias) * (1.0 + 1e-9)
-        return renyi.converted(total, orders, delta - 1.01 * (math.sqrt(k * budget) * self.lost + k * self.bias))
-
-
-def _shifted_upper(instance: _Instance, reach: Neighbors, deltas: tuple[float, ...]) -> Curve:
-    """Squared shifts add up to at most Δ², whatever the others hold."""
-    assert reach.squared_shift is not None
-    linear = math.sqrt(reach.instances * reach.squared_shift)  # Σ t ≤ √k·Δ
-    tried = []
-    for share in renyi.CUT_SHARES:
-        coarse = _Shifted(instance, reach, share * deltas[1] / linear)
-        first = coarse.rates(0, 0, COARSE_ORDERS)
-        tried.append((coarse.epsilon(first, COARSE_ORDERS, deltas[1]), share, first))
-    _, share, first = min(tried, key=lambda entry: entry[0])
-    best = COARSE_ORDERS[_deciding(reach.squared_shift * first, COARSE_ORDERS, deltas[1])]
-    orders = np.unique(np.geomspace(best[0], best[-1], 5))
-    middle = len(orders) // 2
-    bounds = _Shifted(instance, reach, share * deltas[1] / linear)
-    highest, finest = instance.cells(CELLS)
-    largest = renyi.supremum(
-        lambda a, b: bounds.rates(a, b, orders), highest, deciding=[max(0, middle - 1), middle], finest=finest
-    )
-    return tuple((bounds.epsilon(largest, orders, delta), delta) for delta in deltas)
+def _rounded_down(value: float) -> float:
+    """To so many decimal digits, downwards."""
+    nearest = float(f"{value:.{DIGITS}g}")
+    return nearest if nearest <= value else float(f"{value * (1.0 - 10.0 ** (1 - DIGITS)):.{DIGITS}g}")

@@ -1,17 +1,17 @@
 """How far one user can move the bits of all instances: counted again from the kernel, for the certificate.
 
 Two things differ: what the plan's rung *covers*, that is, what its proof claims to hold for, and what two
-records *attain*, which is at most that and often much less. Source: docs/proofs/certificate.md, section 5.
+records *attain*, which is at most that and often much less. Source: docs/proofs/certificate.md, section 6.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from accounting import Contract, InvalidInputError, Plan
+from verification.certified.balls import ONE, Ball, exact, whole_below
 from verification.twins import counts_shifts, kernel_twin
 from verification.twins.kernel_twins import NORM
 
@@ -39,7 +39,7 @@ class Neighbors:
     """What the plan's rung claims to cover, whatever the others hold. Records need not be able to do this."""
     attained: Moves
     """What two records attain, under some draw of the public randomness, while all others equal one of them."""
-    squared_shift: float | None = None
+    squared_shift: Ball | None = None
     """Δ², if the plan's rung accounts for it; None if every bit may flip."""
     largest_shift: float = 1.0
     unit_ball: bool = False
@@ -61,10 +61,12 @@ def neighbors(plan: Plan) -> Neighbors:
         return Neighbors(instances=touched, covered=Moves(touched), attained=attained)
     shift = kernel.squared_shift(said, moving)
     if request.joint:  # the weight of the classes' sizes is declared, too
-        shift = max(shift, kernel.moved_to_zero(shift, moving) + 2.0 * said("size_weight") ** 2)
+        weight = said("size_weight")
+        shift = shift.max(kernel.moved_to_zero(shift, moving) + 2 * exact(weight) ** 2)
+        largest = max(largest, weight)
     shift *= times
     ball = times == 1 and not request.joint and kernel.unit_ball(said)
-    fitting = Moves(min(touched, math.floor(shift / largest**2)), half=largest < 1.0)
+    fitting = Moves(min(touched, whole_below(shift / exact(largest) ** 2)), half=largest < 1.0)
     return Neighbors(
         instances=touched,
         covered=attained if ball else fitting,
@@ -82,16 +84,16 @@ def _of_records(plan: Plan) -> Neighbors:
     R and γ are as declared. No bit is known to flip completely: a rotation spreads v over all of them.
     """
     request, said = plan.request, partial(declared, plan.contract)
-    weight, bound = float(request.moment_weight or 0.0), said("bound")
+    bound, weight = said("bound"), exact(float(request.moment_weight or 0.0))
     if not 0.0 < bound <= 1.0:
         raise InvalidInputError(f"the contract declares bound={bound!r}, which is not in (0, 1].")
-    same = 4.0 if weight <= 0.5 else 2.0 + 2.0 * weight + 1.0 / (2.0 * weight)
-    other = 2.0 + 2.0 * weight + 2.0 * said("size_weight") ** 2
-    shift = request.releases * max(same, other) * (NORM / (2.0 * bound)) ** 2
+    same = exact(4.0) if weight <= ONE / 2 else 2 + 2 * weight + ONE / (2 * weight)
+    other = 2 + 2 * weight + 2 * exact(said("size_weight")) ** 2
+    shift = request.releases * same.max(other) * (exact(NORM) / (2 * exact(bound))) ** 2
     touched = request.releases * int(request.padded or 0)
     return Neighbors(
         instances=touched,
-        covered=Moves(min(touched, math.floor(shift))),
+        covered=Moves(min(touched, whole_below(shift))),
         attained=Moves(0),
         squared_shift=shift,
     )

@@ -13,6 +13,7 @@ from typing import Any
 import privkde
 from accounting.guarantee import View, promised
 from verification.reporting import wording
+from verification.reporting.deployment import assumptions, parties
 from verification.reporting.document import AuditReport
 from verification.reporting.pages import render_page
 
@@ -37,6 +38,9 @@ def filled(template: str, report: AuditReport, **more: Any) -> str:
         main=promised(plan.guarantees, View.COMMUNICATION),
         local=promised(plan.guarantees, View.LOCAL),
         words=wording,
+        deployment=report.deployment,
+        assumed=assumptions(report.contract),
+        parties=parties(plan),
         version=privkde.__version__,
         **more,
     )

@@ -8,7 +8,7 @@ import os
 import platform
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from importlib.metadata import version
@@ -17,10 +17,12 @@ from typing import Any
 import privkde
 from accounting import Contract, Plan
 from privkde.protocol.model import DensityModel
+from verification.reporting.deployment import Deployment, assumptions, parties
+from verification.reporting.proof import Proof
 from verification.verdicts import Check, Effort, Finding, Layer
 
 SCHEMA = "privkde.audit/1"
-PACKAGES = ("numpy", "scipy", "dp-accounting", "mpmath", "cryptography")
+PACKAGES = ("numpy", "scipy", "dp-accounting", "mpmath", "python-flint", "cryptography")
 
 
 class Outcome(StrEnum):
@@ -91,6 +93,8 @@ class AuditReport:
     plan_path: str = "plan.json"
     """The files' names, for the commands that repeat the audit."""
     model_path: str | None = None
+    deployment: Deployment = field(default_factory=Deployment)
+    """Who promises, as the organisation says."""
 
     @property
     def verdict(self) -> Outcome:
@@ -135,6 +139,8 @@ class AuditReport:
         document = {
             "schema": SCHEMA,
             "verdict": str(self.verdict),
+            "proof": self.proof.to_json(),
+            "deployment": self.deployment.to_json(),
             "plan_sha256": self.plan_sha256,
             "checks": [self._check(result) for result in self.results],
             "not_applicable": list(self.not_applicable),
@@ -147,11 +153,18 @@ class AuditReport:
             "seconds": self.seconds,
             "environment": environment() | {"workers": self.workers},
             "model": None if self.model is None else model_facts(self.model),
+            "assumed": list(assumptions(self.contract)),
+            "trust": [asdict(party) for party in parties(self.plan)],
             "contract": self.contract.tree().splitlines(),
             "plan": self.plan.to_json(),
         }
         finite: dict[str, Any] = _finite(document)
         return finite
+
+    @cached_property
+    def proof(self) -> Proof:
+        """What is proved of the promise, whether or not a check refutes anything."""
+        return Proof.of(self.plan, [result.finding for result in self.results if result.finding is not None])
 
     @property
     def contract(self) -> Contract:

@@ -21,14 +21,13 @@ from verification.reporting.shown_evidence import (
     ErrorBar,
     Kind,
     ShownEvidence,
-    measured_errors,
     planned_errors,
     shown_evidence,
 )
 
 SMALLEST = 1e-18
 """Points below do not fit on a logarithmic axis."""
-COLORS = {Kind.CLAIMED: BLUE, Kind.PART: GRAY, Kind.MEASURED: ORANGE}
+COLORS = {Kind.CLAIMED: BLUE, Kind.PART: GRAY}
 Points = Sequence[tuple[float, float]]
 
 
@@ -59,8 +58,8 @@ def draw_figures(report: AuditReport) -> Figures:
     if any(bar.value for bar in planned):
         errors = _inline(
             "errors",
-            "Bars of the error: bound, prediction with its parts, and measurements; the table below has the numbers.",
-            lambda path: draw_errors(planned, measured_errors(evidence.errors), path),
+            "Bars of the error: bound and prediction with its parts; the table below has the numbers.",
+            lambda path: draw_errors(planned, path),
         )
     return Figures(drawable=True, profile=profile, errors=errors)
 
@@ -78,9 +77,9 @@ def draw_profile(plan: Plan, curves: Mapping[str, Points], evidence: ShownEviden
             axes.plot(*_split(curve), label=label, color=color, linestyle=style, linewidth=width, alpha=alpha)
         square = {"marker": "s", "linestyle": "none", "color": GREEN, "zorder": 4}
         for curve in evidence.below.values():
-            axes.plot(*_split(curve), label="certified for two records: ≥", markersize=6, **square)
+            axes.plot(*_split(curve), label="proved for two records: ≥", markersize=6, **square)
         for curve in evidence.above.values():
-            axes.plot(*_split(curve), label="certified for all records: ≤", fillstyle="none", **square)
+            axes.plot(*_split(curve), label="proved for all records: ≤", fillstyle="none", **square)
         for shown in evidence.attacks:
             if shown.drawn:
                 axes.plot(*_split(shown.curve), "^", label="attack: at least", color=ORANGE, markersize=6, zorder=4)
@@ -92,14 +91,10 @@ def draw_profile(plan: Plan, curves: Mapping[str, Points], evidence: ShownEviden
         _legend_without_repeats(axes)
 
 
-def draw_errors(planned: Sequence[ErrorBar], measured: Sequence[ErrorBar], path: Path) -> None:
-    """Bound, prediction and its parts; below, if there is one, a miniature with what was measured."""
-    groups = [("this plan", planned), *([("measured on a miniature", measured)] if measured else [])]
-    heights = [len(bars) + 1.0 for _, bars in groups]
-    with figure_file(path, 5.4, 0.55 * sum(heights) + 0.6) as figure:
-        panels = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
-        for axes, (title, bars) in zip(panels[:, 0], groups, strict=True):
-            _draw_bars(axes, title, bars)
+def draw_errors(planned: Sequence[ErrorBar], path: Path) -> None:
+    """Bound, prediction and its parts."""
+    with figure_file(path, 5.4, 0.55 * (len(planned) + 1.0) + 0.6) as figure:
+        _draw_bars(figure.subplots(), planned)
 
 
 def _inline(name: str, description: str, draw: Callable[[Path], None]) -> Markup:
@@ -117,12 +112,11 @@ def _curves(plan: Plan) -> Mapping[str, Points]:
         return {}
 
 
-def _draw_bars(axes: Any, title: str, bars: Sequence[ErrorBar]) -> None:
+def _draw_bars(axes: Any, bars: Sequence[ErrorBar]) -> None:
     for row, bar in enumerate(bars):
         axes.barh(row, bar.value, height=0.42, color=COLORS[bar.kind])
         axes.text(0.0, row - 0.28, bar.name, va="bottom", fontsize=10)
         axes.annotate(f"{bar.value:.3g}", (bar.value, row), xytext=(4, 0), textcoords="offset points", va="center")
-    axes.set_title(title, loc="left", fontweight="bold")
     axes.set(xlim=(0.0, 1.18 * max(bar.value for bar in bars)), ylim=(len(bars) - 0.3, -0.75), yticks=[])
     axes.set_xlabel("root-mean-square error of a density")
     axes.spines["left"].set_visible(False)

@@ -12,7 +12,7 @@ from privkde.storage.json_text import parsed_json, read_json
 from verification.reporting import deployment_registry
 from verification.reporting.document import SCHEMA, AuditReport, environment
 from verification.reporting.report_figures import Figures, draw_figures
-from verification.reporting.shown_evidence import confirmation, measured_errors, planned_errors, shown_evidence
+from verification.reporting.shown_evidence import planned_errors, shown_evidence
 from verification.sabotage.matrix import MARKS, Matrix
 from verification.verdicts import FALSE_ALARM_RATE
 
@@ -60,9 +60,7 @@ def render(report: AuditReport, *, matrix: Matrix | None = None, figures: Figure
         promise=plan.guarantees[0],
         model=report.model,
         evidence=evidence,
-        confirmation=confirmation(report),
         planned_errors=planned_errors(plan),
-        measured_errors=measured_errors(evidence.errors),
         allowed_false_alarms=FALSE_ALARM_RATE,
         matrix=matrix,
         marks=MARKS,

@@ -1,4 +1,4 @@
-"""What a report lists and draws: certified bounds, attacks, whether they confirm the promise, and errors."""
+"""What a report lists and draws: certified bounds, attacks, and errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from accounting import Plan
-from verification.evidence import AttackBound, AttackBounds, CertifiedBounds, Curve, MeasuredErrors
+from verification.evidence import AttackBound, AttackBounds, CertifiedBounds, Curve
 from verification.reporting.document import AuditReport
 
 
@@ -29,7 +29,6 @@ class ShownEvidence:
 
     certified: Mapping[str, CertifiedBounds]
     attacks: tuple[ShownAttack, ...]
-    errors: MeasuredErrors | None
 
     @property
     def below(self) -> dict[str, Curve]:
@@ -57,7 +56,6 @@ def shown_evidence(report: AuditReport) -> ShownEvidence:
             for name, bounds in given.items()
             if isinstance(bounds, AttackBounds)
         ),
-        errors=next((errors for errors in given.values() if isinstance(errors, MeasuredErrors)), None),
     )
 
 
@@ -73,42 +71,12 @@ def _shown_attack(plan: Plan, check: str, bounds: AttackBounds) -> ShownAttack:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmation:
-    """Whether an independent upper bound confirms the promise: the answer, and its reason."""
-
-    answer: str
-    reason: str
-
-
-def confirmation(report: AuditReport) -> Confirmation:
-    """What the certificate says of the promise, whether or not it was refuted."""
-    for result in report.results:
-        if result.finding is not None and isinstance(result.finding.evidence, CertifiedBounds):
-            whose = "" if report.plan.request.label_response() is None else " for the vector"
-            return _confirmation(result.finding.evidence, refuted=result.finding.refuted, whose=whose)
-    return Confirmation("not computed", "certified-bound did not run in this audit")
-
-
-def _confirmation(bounds: CertifiedBounds, *, refuted: bool, whose: str) -> Confirmation:
-    near, claimed = f"{bounds.slack:.1%}", f"{bounds.claimed:.4g}"
-    if refuted:
-        return Confirmation("no", f"the claim of ε = {claimed}{whose} is contradicted from below")
-    if bounds.upper is None:
-        return Confirmation("no upper bound", "for this law none is certified, neither for nor against the promise")
-    reason = f"an independent upper bound{whose} is ε = {bounds.upper:.4g}, claimed is {claimed}"
-    if bounds.confirmed:
-        return Confirmation(f"yes, within {near}", reason)
-    return Confirmation(f"no, not within {near}", f"{reason}; the bound may be loose and contradicts nothing")
-
-
 class Kind(Enum):
     """What an error is known from."""
 
     CLAIMED = auto()
     PART = auto()
     """Of the prediction."""
-    MEASURED = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +102,4 @@ def planned_errors(plan: Plan) -> list[ErrorBar]:
         *([] if bound is None else [ErrorBar("bound for every density (Theorem 3.2)", bound)]),
         ErrorBar("predicted, at most", error.total),
         *(ErrorBar(f"of it, {name}", value, Kind.PART) for name, value in parts.items() if value > 0.0),
-    ]
-
-
-def measured_errors(errors: MeasuredErrors | None) -> list[ErrorBar]:
-    """Of a miniature: bound and plan where there is a bound, then the query with the largest error."""
-    if errors is None:
-        return []
-    bound = errors.bound
-    return [
-        *([] if bound is None else [ErrorBar("bound", bound), ErrorBar("planned, at most", errors.planned)]),
-        ErrorBar("predicted for the worst query found", errors.worst.predicted),
-        ErrorBar("measured there", errors.worst.measured, Kind.MEASURED),
     ]

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 
 from accounting import Adjacency, Guarantee, Plan
 from accounting.mechanisms import BITSUMS
+
+NO_PROTECTION = 20.0
+"""An ε above which a report says "no protection": factors of half a billion."""
 
 
 def small(value: float) -> str:
@@ -39,9 +43,49 @@ def false_alarms(rate: float) -> str:
     return f"an honest system is refuted with probability at most {small(rate)}"
 
 
-def factor(epsilon: float) -> str:
-    """e^ε."""
-    return small(math.exp(epsilon)) if epsilon < 50.0 else f"e^{epsilon:.3g}"
+def at_most(value: float, limit: float = math.inf) -> str:
+    """An upper bound, rounded up to five digits, or to more if it would else be above a limit that it keeps."""
+    if not math.isfinite(value):
+        return number(value)
+    for digits in (5, 8, 12):
+        text = _rounded(value, digits, ROUND_CEILING)
+        if value > limit or float(text) <= limit:
+            return text
+    return f"{value:.17g}"
+
+
+def at_least(value: float) -> str:
+    """A lower bound, rounded down to five digits."""
+    return _rounded(value, 5, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, how: str) -> str:
+    rounded = Context(prec=digits, rounding=how).create_decimal(repr(value))
+    return f"{rounded.normalize():f}"
+
+
+def protects(guarantee: Guarantee) -> bool:
+    """Whether the promise is any protection: beyond, what is all but impossible may become certain."""
+    return not guarantee.is_empty and guarantee.epsilon <= NO_PROTECTION
+
+
+def numbers(guarantee: Guarantee) -> str:
+    """(ε, δ), or that this protects nobody."""
+    if guarantee.is_empty:
+        return "nothing is promised"
+    known = f"ε = {guarantee.epsilon:.4g}, δ = {small(guarantee.delta)}"
+    return known if protects(guarantee) else f"no protection ({known})"
+
+
+def meaning(guarantee: Guarantee) -> str:
+    """What the numbers mean for one person. Beyond ε = 10 a factor of e^ε protects next to nothing."""
+    if guarantee.is_empty:
+        return "Nothing is promised."
+    if not protects(guarantee):
+        return "Nothing is hidden from whoever sees this."
+    added = f", plus at most {small(guarantee.delta)}" if guarantee.delta else ""
+    little = " This protects next to nothing." if guarantee.epsilon > 10.0 else ""
+    return f"No probability changes by more than a factor of {small(math.exp(guarantee.epsilon))}{added}.{little}"
 
 
 def ordered(plan: Plan) -> list[Guarantee]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -9,13 +10,17 @@ from typing import ClassVar
 
 import mpmath
 
-from verification.certified.noise_laws import LossBounds, TwoLaws, response, shifted, three_negative_binomials
+from accounting.errors import require_integer, require_real
+from verification.certified.balls import TooLargeError, exact
+from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
 from verification.exact.brute_force import DIGITS
 from verification.exact.rational_twins import ExactPair, response_pairs
 from verification.statistical.execution.count_laws import Tables, binomial_table, plus, point, times
 from verification.twins.mechanism_twin import MechanismTwin, Outcomes
 from verification.twins.noise_counts import NegativeBinomialCount, NoiseCount, PoissonCount
+
+MOST_SHAPES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +60,8 @@ class ResponseTwin(MechanismTwin):
 
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """A sum of two binomials, and the target's report."""
-        return response(self.n_users, float(self.flip_probability), ones, dropped, tail)
+        require_real("flip_probability", self.flip_probability, low=0.0, high=math.nextafter(1.0, 0.0))
+        return response(self.n_users, exact(self.flip_probability), ones, dropped, tail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,18 +90,25 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
         single = NegativeBinomialCount(self.noise_shape, self.continue_probability)
         return single, single, NegativeBinomialCount(self.flood_shape, self.flood_continue_probability)
 
-    @property
-    def certified_whole(self) -> bool:
-        """Only for geometric noise; else the difference of the counts is used."""
-        return self.noise_shape <= 1
-
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
-        """Geometric noise: the loss has a law of one count. Else the difference of the counts, which is less."""
-        single, _, flood = self.noise_counts()
-        if self.certified_whole:
-            return three_negative_binomials(self.continue_probability, flood.certified(tail), tail)
-        noise = single.certified(tail)
-        return shifted(noise.plus(noise.mirrored(0)))
+        """Of both counts together: a function of the smaller one and of their difference.
+
+        Requires: a whole noise shape k, 0 < p < 1 and, if k > 1, r_F ≥ 1: then likelihood ratios are monotone.
+        """
+        if self.noise_shape > 1 and self.flood_shape < 1.0:
+            raise TooLargeError("3NB with a flood of shape below 1, which is not log-concave, is not certified")
+        return self._laws(tail, downwards=False)
+
+    def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:
+        """The same, with outcomes merged instead of split."""
+        return self._laws(tail, downwards=True)
+
+    def _laws(self, tail: float, *, downwards: bool) -> TwoLaws:
+        require_integer("noise_shape", self.noise_shape, low=1, high=MOST_SHAPES)
+        require_real("continue_probability", self.continue_probability, low=0.0, high=math.nextafter(1.0, 0.0))
+        require_real("flood_shape", self.flood_shape, low=0.0, high=math.inf, low_open=False)
+        flood, p = self.noise_counts()[2].certified(tail), exact(self.continue_probability)
+        return three_negative_binomials(self.noise_shape, p, flood, tail, downwards=downwards)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from accounting import InvalidInputError
 from privkde.kernels import LsqFamily
 from privkde.kernels.gaussian import GaussianFamily
 from privkde.kernels.inner_product import IdentityFamily, SignFamily
+from verification.certified.balls import Ball, exact
 
 Floats = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -53,13 +54,13 @@ class KernelTwin(abc.ABC):
         """Non-zero coordinates of f(x), over all repetitions."""
         return dim if self.identity or repetitions is None else repetitions
 
-    def squared_shift(self, declared: Declared, moving: int) -> float:
+    def squared_shift(self, declared: Declared, moving: int) -> Ball:
         """Δ²: the largest Σt² of a replaced record."""
-        return moving * self.touched_share * self.largest_shift**2
+        return exact(self.largest_shift) ** 2 * self.touched_share * moving
 
-    def moved_to_zero(self, squared_shift: float, moving: int) -> float:
+    def moved_to_zero(self, squared_shift: Ball, moving: int) -> Ball:
         """Σt² of a record whose features all move to zero in one class, and from zero in another."""
-        return moving / 2.0
+        return exact(moving) / 2
 
     def unit_ball(self, declared: Declared) -> bool:
         """Whether all bits together are roundings of a vector of norm at most 1."""
@@ -131,9 +132,9 @@ class _InnerProduct(KernelTwin, abc.ABC):
         """x·y."""
         return np.asarray(x @ y.T)
 
-    def moved_to_zero(self, squared_shift: float, moving: int) -> float:
+    def moved_to_zero(self, squared_shift: Ball, moving: int) -> Ball:
         """Zero is halfway between f(x) and f(−x), and two records do this."""
-        return squared_shift / 2.0
+        return squared_shift / 2
 
 
 class IdentityTwin(_InnerProduct):
@@ -149,9 +150,9 @@ class IdentityTwin(_InnerProduct):
             raise InvalidInputError(f"the contract declares bound={bound!r}, which is not in (0, 1].")
         return bound
 
-    def squared_shift(self, declared: Declared, moving: int) -> float:
+    def squared_shift(self, declared: Declared, moving: int) -> Ball:
         """Shifts are |x_j − x′_j|/(2R), and ‖x − x′‖ ≤ 2."""
-        return (NORM / self._bound(declared)) ** 2
+        return (exact(NORM) / exact(self._bound(declared))) ** 2
 
     def attained(self, declared: Declared, dim: int, moving: int) -> int:
         """±R in each of ⌊1/R²⌋ coordinates has norm at most 1."""
@@ -180,9 +181,9 @@ class SignsTwin(_InnerProduct):
 
     feature_variance: ClassVar[float] = 2.0
 
-    def squared_shift(self, declared: Declared, moving: int) -> float:
+    def squared_shift(self, declared: Declared, moving: int) -> Ball:
         """Δ² that the contract declares: the signs are drawn after the plan, and no party takes signs beyond it."""
-        return min(declared("squared_shift"), float(moving))
+        return exact(min(declared("squared_shift"), float(moving)))
 
     def attained(self, declared: Declared, dim: int, moving: int) -> int:
         """Two records ±σ_1/√d flip the bit of the first repetition."""

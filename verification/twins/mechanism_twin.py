@@ -164,11 +164,6 @@ class MechanismTwin(abc.ABC):
         """The shuffled output for the target's bit 1 and 0, for all bits of the others; None if it is not rational."""
         return None
 
-    @property
-    def certified_whole(self) -> bool:
-        """Whether `certified_laws` is the law of the whole output, and not only of a function of it."""
-        return True
-
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """The shuffled output for the target's bit 1 and 0, with at most about `tail` of it left out.
 
@@ -178,6 +173,10 @@ class MechanismTwin(abc.ABC):
         noise = self.noise_counts()[0]
         assert noise is not None
         return shifted(noise.certified(tail))
+
+    def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:
+        """Laws for bounds from below: a pair that the shuffled output dominates."""
+        return self.certified_laws(tail, ones=ones)
 
     def loss_bounds(self) -> LossBounds:
         """Bounds on the largest loss of one instance; only for mechanisms that spend no δ."""

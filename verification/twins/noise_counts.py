@@ -1,7 +1,7 @@
 """Laws of one count of noise, Poisson or negative binomial, in every form that a check uses.
 
 A count is all users' noise of one kind; the shares of the users are independent and add up to it. `law` is the noise
-of a share of the users by SciPy, `mass` the definition at 40 digits, `certified` has an a-priori bound on its rounding.
+of a share of the users by SciPy, `mass` the definition at 40 digits, `certified` is in ball arithmetic.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import mpmath
 from scipy import stats
 
+from verification.certified.balls import exact
 from verification.certified.noise_laws import Masses, negative_binomial, poisson
 from verification.exact.brute_force import DIGITS, Mass, precise_negative_binomial, precise_poisson
 
@@ -32,7 +33,7 @@ class PoissonCount:
 
     def certified(self, tail: float) -> Masses:
         """By the ratios λ/(j+1)."""
-        return poisson(self.mean, tail)
+        return poisson(exact(self.mean), tail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class NegativeBinomialCount:
 
     def certified(self, tail: float) -> Masses:
         """By the ratios (j+r)p/(j+1)."""
-        return negative_binomial(float(self.shape), float(self.p), tail)
+        return negative_binomial(exact(self.shape), exact(float(self.p)), tail)
 
 
 NoiseCount = PoissonCount | NegativeBinomialCount

@@ -1,12 +1,13 @@
 // The form, its requests, and the state in the address. What is shown of the answers is in results.js.
 
 import { make } from "./charts.js";
-import { showAgainst, showComparison, showPlan, showProfile } from "./results.js";
+import { showAgainst, showCertificate, showComparison, showPlan, showProfile, showProof } from "./results.js";
 import { ACCOUNTANTS, LABELS, counted, exact, shown } from "./words.js";
 
 const DEBOUNCE = 300;
 const IN_FLIGHT = 2;
 const RETRIES = 5;
+const REST = 1; // seconds without a change, after which a plan is worth a proof
 const DEFAULTS = { // what the form starts with; `describe` sets those of the choices
   epsilon: "2", delta: "1e-6", users: "30000", dim: "64", share: "100", colluders: "0", releases: "1", kernel: "", repetitions: "", bitsum: "",
   accountant: "", labels: "none", classes: "10", model: "", max_messages: "", label_epsilon: "", bound: "", bias: "", allow_useless: "",
@@ -26,6 +27,7 @@ let declared = {}; // the names of a request by the OpenAPI document: ranges, ch
 let kernels = [], bitsums = [];
 let timer = 0, running = null, comparing = null;
 let last = null; // {plan, text}: the newest plan and its document as it came
+let proof = null; // the newest plan's certificate as it came
 let against = null; // {users, epsilon}: estimates of the newest plan
 
 function stops(mantissas, from, to) {
@@ -250,19 +252,23 @@ async function refresh() {
     last = { plan, text, body };
     clearProblem();
     showPlan(plan);
+    unproved();
     stale([...parts("plan")], false);
     at("download").disabled = false;
     const summary = `Predicted error ${shown(plan.error.predicted_rmse)}, ${shown(plan.communication.messages_per_user)} messages per user.`;
     busy(`${summary} Drawing…`);
     await draw(plan, text, body, signal);
-    if (!signal.aborted) idle(summary);
+    if (signal.aborted) return;
+    idle(summary);
+    await certify(text, signal);
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
     clearProblem();
     complain(at("problem"), error);
     markField(error);
     idle(last ? "What is shown is for earlier values." : "No plan yet.");
-    at("download").disabled = true;
+    at("download").disabled = at("download-proof").disabled = true;
+    if (!proof) showProof("late", "not proved");
   }
 }
 
@@ -292,6 +298,27 @@ function around(name, value, factor) {
   if (name === "users") return Math.min(maximum, Math.max(low, Math.round(Number((value * factor).toPrecision(factor === 1 ? 12 : 2)))));
   const x = factor === 1 ? value : Number((value * factor).toPrecision(2));
   return x > low && x <= maximum ? x : null;
+}
+
+function unproved() {
+  proof = null;
+  at("download-proof").disabled = true;
+  showProof("waiting", "being proved…", "A checker with laws of its own is proving the promise in ball arithmetic; this takes seconds.");
+}
+
+/** Last of all, and only for a plan that stays: a proof takes seconds. */
+async function certify(text, signal) {
+  await pause(REST, signal);
+  try {
+    proof = await ask("v1/certify", `{"plan": ${text}}`, signal);
+    if (signal.aborted) return;
+    showCertificate(JSON.parse(proof));
+    at("download-proof").disabled = false;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    const late = error.problem.status === 504;
+    showProof(late ? "late" : "none", late ? "proof took too long" : "not proved", `No proof: ${error.message}`);
+  }
 }
 
 async function profiled(plan, text, signal) {
@@ -401,8 +428,8 @@ async function copy(text, said) {
   at("copied").textContent = said;
 }
 
-function download() {
-  const link = make("a", { href: URL.createObjectURL(new Blob([last.text], { type: "application/json" })), download: "plan.json" });
+function download(text, name) {
+  const link = make("a", { href: URL.createObjectURL(new Blob([text], { type: "application/json" })), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
@@ -422,7 +449,8 @@ function listen() {
   at("compare").addEventListener("click", compare);
   at("copy").addEventListener("click", () => copy(at("snippet").textContent, "Copied."));
   at("share-link").addEventListener("click", () => copy(location.href, "Link copied."));
-  at("download").addEventListener("click", download);
+  at("download").addEventListener("click", () => download(last.text, "plan.json"));
+  at("download-proof").addEventListener("click", () => download(proof, "certificate.json"));
   for (const one of document.querySelectorAll("input[name=form]")) one.addEventListener("change", showSnippet);
   for (const one of document.querySelectorAll("input[name=measure]")) one.addEventListener("change", showErrors);
   document.querySelector(".skip").addEventListener("click", skip);

@@ -1,7 +1,7 @@
 // What is shown of a plan, its profile, its estimates and a comparison. Every number is the service's.
 
 import { around, bars, hundred, hundredKey, lines, make, number, table } from "./charts.js";
-import { ACCOUNTANTS, BASELINES, PARTS, UNITS, VIEWS, counted, oneIn, shown, storage, words } from "./words.js";
+import { ACCOUNTANTS, BASELINES, PARTS, UNITS, VIEWS, atMost, counted, oneIn, shown, storage, words } from "./words.js";
 
 const place = (id) => document.getElementById(id);
 const list = (id, items) => place(id).replaceChildren(...items.map((item) => make("li", {}, ...[item].flat())));
@@ -45,6 +45,25 @@ function showPromise(plan) {
     "What is true of people in general will be learned: that is the purpose.",
     "Further releases about the same people add up.",
   ]);
+}
+
+/** How far the proof is: "waiting", or what came out, with a note. */
+export function showProof(state, text, note = "") {
+  place("proof").dataset.state = state;
+  place("proof").replaceChildren(make("span", {}, ...[text].flat()));
+  place("proof-note").textContent = note;
+}
+
+/** What a certificate says, with the versions of what proved it. */
+export function showCertificate({ proved, notes, versions }) {
+  const by = Object.entries(versions).map((one) => one.join(" ")).join(", ");
+  if (!proved.holds) {
+    const known = proved.epsilon === null ? [] : [`only ε ≤ ${atMost(proved.epsilon)} is`];
+    showProof("none", "not proved", `${["Not proved", ...known, ...notes].join("; ")}.`);
+    return;
+  }
+  const bound = make("data", { value: String(proved.epsilon) }, atMost(proved.epsilon));
+  showProof("proved", ["proved: ε ≤ ", bound, " in ball arithmetic"], `Proved again with laws of its own by the checker of ${by}; “privkde verify” repeats it.`);
 }
 
 function showTiles(plan) {

@@ -20,6 +20,13 @@ export function shown(value, digits = 4) {
   return lead === "1" ? power(Number(exponent)) : `${lead} × ${power(Number(exponent))}`;
 }
 
+/** A positive bound for people: never less than it is. */
+export function atMost(value, digits = 5) {
+  const unit = 10 ** (digits - 1 - Math.floor(Math.log10(value)));
+  const rounded = Math.ceil(value * unit) / unit;
+  return shown(rounded >= value ? rounded : (Math.ceil(value * unit) + 1) / unit, digits);
+}
+
 /** A count in full: 30,000. */
 export const counted = (value) => value.toLocaleString("en-US");
 

@@ -309,3 +309,40 @@ def test_names_of_files_are_not_obeyed_by_a_terminal(capsys: pytest.CaptureFixtu
     text = run(capsys, "backup", "\x1b[31m\nred.bk")
     assert text.startswith(r"\x1b[31m\nred.bk: 1 rows")
     assert text.count("\n") == 1
+
+
+def test_a_charge_keeps_the_certificate_of_its_plan(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = plan_for(**SMALL)
+    (tmp_path / "plan.json").write_text(plan.dumps(), encoding="utf-8")
+    (tmp_path / "certificate.json").write_text(plan.certified().dumps(), encoding="utf-8")
+    run(capsys, *CREATE)
+    charge = ("charge", "telemetry", "--plan", "plan.json", "--name", "week")
+    assert "proved: ε ≤ " in run(capsys, *charge, "--certificate", "certificate.json")
+    assert re.search(r"certificate\W+none", run(capsys, *charge))
+    kept, none = json.loads(run(capsys, "history", "telemetry", "--json"))
+    assert kept["certificate"]["document"] == json.loads((tmp_path / "certificate.json").read_text(encoding="utf-8"))
+    assert none["certificate"] is None
+    assert "proved: ε" in run(capsys, "history", "telemetry")
+    assert run(capsys, "verify")
+
+
+def test_a_certificate_that_does_not_prove_the_plan_is_refused(
+    ledger: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan, file = plan_for(**SMALL), tmp_path / "certificate.json"
+    (tmp_path / "plan.json").write_text(plan.dumps(), encoding="utf-8")
+    run(capsys, *CREATE)
+    honest = plan.certified().to_json()
+    lower = {**honest["proved"], "upper_epsilon": 0.5, "epsilon": 0.5}
+    for document, said in (
+        ({**honest, "plan_sha256": "0" * 64}, "the certificate is for plan 000000000000"),
+        ({**honest, "proved": lower}, "is false: ε ≤ 0.5 does not follow"),
+        ({**honest, "schema": "privkde.plan/1"}, "schema="),
+    ):
+        file.write_text(json.dumps(document), encoding="utf-8")
+        charge = ("charge", "telemetry", "--plan", "plan.json", "--name", "week", "--certificate", str(file))
+        assert said in refuse(capsys, "budget", *charge)
+    assert "belongs to --plan" in refuse(capsys, "budget", *CHARGE, "--certificate", str(file))
+    assert json.loads(run(capsys, "history", "telemetry", "--json")) == []

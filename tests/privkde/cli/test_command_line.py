@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -321,3 +322,48 @@ def test_hostile_json_is_refused_by_every_command(
 def test_what_a_terminal_would_obey_is_escaped_in_errors(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["plan", "--\x1b[31m"], ["plan", "--users", "\x1b[31m"], ["audit", "--plan", "\x1b[31m"]):
         assert refuse(capsys, *arguments).isprintable()
+
+
+CHEAP = ["plan", "--users", "300", "--dim", "2", "--repetitions", "3", "--epsilon", "4", "--delta", "1e-3"]
+CHEAP += ["--bitsum", "poisson", "--accountant", "basic", "--allow-useless"]
+
+
+def test_a_plan_is_written_with_its_certificate(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plan, certificate = tmp_path / "plan.json", tmp_path / "certificate.json"
+    assert main([*CHEAP, "--output", str(plan), "--certify", str(certificate)]) == 0
+    text = capsys.readouterr().out
+    assert "proved: ε ≤ " in text
+    assert f"written: {certificate}" in " ".join(text.split())
+    document = json.loads(certificate.read_text(encoding="utf-8"))
+    assert document["plan_sha256"] == Plan.from_json(json.loads(plan.read_text(encoding="utf-8"))).sha256()
+    assert main(["verify", str(plan), str(certificate)]) == 0
+
+
+def test_with_json_the_certificate_leaves_the_output_to_the_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([*CHEAP, "--json", "--certify", str(tmp_path / "certificate.json")]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["schema"] == "privkde.plan/1"
+    assert "proved: ε ≤ " in captured.err
+
+
+@pytest.mark.parametrize(("refutes", "code"), [(False, 0), (True, 1)])
+def test_a_plan_that_is_not_proved_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, refutes: bool, code: int
+) -> None:
+    said = "refuted: it costs more" if refutes else "not proved: a law is too wide"
+    proof = SimpleNamespace(proves=False, refutes=refutes, headline=said, dumps=lambda: "{}")
+    monkeypatch.setattr(Plan, "certified", lambda plan: proof)
+    files = ["--output", str(tmp_path / "plan.json"), "--certify", str(tmp_path / "certificate.json")]
+    assert main([*CHEAP, *files]) == code
+    assert said in capsys.readouterr().out
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_certificate_needs_its_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    one = str(tmp_path / "one.json")
+    assert "add --output" in refuse(capsys, *CHEAP, "--certify", one)
+    assert "named for something else" in refuse(capsys, *CHEAP, "--certify", one, "--output", one)
+    assert "--certify has no effect" in refuse(capsys, *CHEAP, "--certify", one, "--compare")
+    assert "does not exist" in refuse(capsys, *CHEAP, "--certify", str(tmp_path / "no" / "one.json"), "--json")

@@ -18,6 +18,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from accounting import Adjacency, Guarantee, PlanRequest, Release, View, plan_budget, solve
+from accounting.checking import disproved, read_proof
 from accounting.fields import fields_of
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import ROUNDING
@@ -185,6 +186,43 @@ def test_an_altered_plan_has_no_profile(client: TestClient, asked: dict[str, Any
     plan = client.post("/v1/plan", json=asked).json()
     plan["request"]["epsilon"] = 0.05
     assert "altered" in problem(client.post("/v1/plan/profile", json={"plan": plan}), "invalid-input")["detail"]
+
+
+def test_a_certificate_is_what_the_checker_says(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=QUICK).json()
+    answer = client.post("/v1/certify", json={"plan": plan})
+    require_documented("/v1/certify", "post", answer)
+    made = plan_budget(**QUICK)
+    told, expected = answer.json(), made.certified().to_json()
+    assert told | {"made": None} == json.loads(json.dumps(expected)) | {"made": None}
+    assert told["proved"]["holds"]
+    assert told["plan_sha256"] == made.sha256()
+    assert list(disproved(made, read_proof(told))) == []
+
+
+def test_a_plan_with_too_little_noise_has_a_certificate_that_proves_nothing(client: TestClient) -> None:
+    plan = client.post("/v1/plan", json=QUICK).json()
+    plan["instance"]["parameters"]["total_mean"] *= 0.01
+    told = client.post("/v1/certify", json={"plan": plan})
+    require_documented("/v1/certify", "post", told)
+    assert not told.json()["proved"]["holds"]
+
+
+def test_what_is_no_plan_has_no_certificate(client: TestClient) -> None:
+    plan = plan_budget(**QUICK).to_json()
+    large = plan | {"request": plan["request"] | {"kernel": "laplacian", "repetitions": 1_000_000}}
+    for body, word in (({}, "plan is missing"), ({"plan": {}}, "schema"), ({"plan": large}, "command line")):
+        assert word in problem(client.post("/v1/certify", json=body), "invalid-input")["detail"]
+
+
+def test_nobody_waits_for_proofs_and_they_are_stopped() -> None:
+    with bare(time_limit=0.2) as client:
+        app: Any = client.app
+        assert app.state.provers is not app.state.workers
+        plan = {"plan": plan_budget(**SMALL | {"accountant": "pld"}).to_json()}
+        assert "0.2 s" in problem(client.post("/v1/certify", json=plan), "too-slow")["detail"]
+        assert not app.state.provers._running
+        assert client.get("/healthz").json() == {"status": "ok"}
 
 
 def answered_as_documented(client: TestClient, path: str, method: str, body: Any) -> None:

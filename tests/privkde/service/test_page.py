@@ -224,6 +224,68 @@ def test_texts_round_the_numbers_they_stand_for(page: Page) -> None:
         assert read(text) == pytest.approx(float(value), rel=6e-3), text
 
 
+def ceiling(text: str, value: float) -> None:
+    """A bound as people read it is the bound, or a little more."""
+    assert value <= read(text) <= value * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize("width", [1280, 390, 340])
+def test_a_plan_that_stays_is_proved(context: BrowserContext, service: str, width: int) -> None:
+    page, held = context.new_page(), list[Route]()
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.set_viewport_size({"width": width, "height": 900})
+    page.route("**/v1/certify", hold)
+    page.goto(service + SMALL)
+    settled(page)
+    badge = page.locator("#proof")
+    expect(badge).to_have_text("being proved…")
+    expect(page.locator("#download-proof")).to_be_disabled()
+    while not held:
+        page.wait_for_timeout(50)
+    before = page.locator("#tiles").bounding_box()
+    held[0].continue_()
+    expect(badge).to_have_text(re.compile(r"^proved: ε ≤ [\d.]+ in ball arithmetic$"), timeout=PATIENCE)
+    assert page.locator("#tiles").bounding_box() == before, "nothing moved"
+    assert badge.get_attribute("role") == "status"
+    plan = ask(service, "v1/plan", SMALL_REQUEST)
+    certificate = ask(service, "v1/certify", {"plan": plan})
+    (bound,) = values(page, "#proof")
+    assert bound == certificate["proved"]["epsilon"] <= 2.0
+    ceiling(badge.locator("data").inner_text(), bound)
+    expect(page.locator("#proof-note")).to_contain_text(certificate["versions"]["FLINT"])
+    with page.expect_download() as download:
+        page.locator("#download-proof").click()
+    assert download.value.suggested_filename == "certificate.json"
+    assert json.loads(download.value.path().read_text(encoding="utf-8")) == certificate
+    page.locator("#epsilon").fill("-1")
+    expect(page.locator("#download-proof")).to_be_disabled()
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "note"),
+    [
+        ({"type": "/problems/too-slow", "status": 504, "detail": "it took more than 60 s."},
+         "proof took too long", "it took more than 60 s."),
+        ({"type": "/problems/invalid-input", "status": 422, "detail": "it is too large."},
+         "not proved", "it is too large."),
+        ({"proved": {"holds": False, "epsilon": 2.0000004}, "notes": ["a note"], "versions": {}},
+         "not proved", "only ε ≤ 2.0001 is; a note."),
+    ],
+)  # fmt: skip
+def test_a_plan_that_is_not_proved_says_so(
+    context: BrowserContext, service: str, answer: dict[str, Any], told: str, note: str
+) -> None:
+    page = context.new_page()
+    page.route("**/v1/certify", lambda route: route.fulfill(status=answer.get("status", 200), json=answer))
+    page.goto(service + SMALL)
+    expect(page.locator("#proof")).to_have_text(told, timeout=PATIENCE)
+    expect(page.locator("#proof-note")).to_contain_text(note)
+    expect(page.locator("#problem")).to_be_hidden()
+
+
 def test_error_against_users_and_epsilon_with_two_requests_at_a_time(context: BrowserContext, service: str) -> None:
     page, flying, most = context.new_page(), set[Request](), 0
     bodies: list[dict[str, Any]] = []

@@ -17,6 +17,8 @@ import yaml
 
 import privkde
 from accounting import Adjacency, Guarantee, InvalidInputError, View
+from accounting.releases.composing import Spent
+from privkde.ledger import Budget, Composition, Standing
 from tests.plans import plan_for
 from tests.verification import stand_ins
 from tests.verification.stand_ins import BROKEN, FLIPS
@@ -27,10 +29,11 @@ from verification.evidence import CertifiedBounds, MeasuredErrors, QueryError
 from verification.reporting import deployment_registry as registry
 from verification.reporting import report_figures, report_writing
 from verification.reporting import report_writing as page
+from verification.reporting.deployment import Deployment, assumptions, parties
 from verification.reporting.document import AuditReport, Result
 from verification.reporting.report_writing import EARLIER_FILES, FILES, PRINT, SABOTEURS, require_ready, write_report
-from verification.reporting.shown_evidence import Kind, confirmation, measured_errors, planned_errors, shown_evidence
-from verification.reporting.wording import counted, number, small
+from verification.reporting.shown_evidence import Kind, planned_errors, shown_evidence
+from verification.reporting.wording import at_least, at_most, counted, meaning, number, numbers, small
 from verification.sabotage import Matrix, Outcome, Row
 from verification.statistical.distinguishers.attacks import Attack, attack_finding
 from verification.verdicts import QUICK, Finding, Layer, Subject, finding
@@ -198,7 +201,7 @@ def test_the_page_stands_alone_and_is_well_formed() -> None:
     assert len(figures) == 2
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in figures)
     targets = [str(attrs["href"])[1:] for tag, attrs in found.tags if tag == "a"]
-    assert targets == list(SECTIONS)
+    assert targets == ["assumed", *SECTIONS]
 
 
 def test_every_column_and_row_has_a_header() -> None:
@@ -261,15 +264,6 @@ def test_evidence_is_shown_by_its_type() -> None:
     assert evidence.certified == {"flips": stand_ins.BOUNDS}
     (shown,) = evidence.attacks
     assert (shown.check, shown.attack.promise.epsilon, shown.drawn) == ("distinguisher-drawn", 1e9, False)
-    assert evidence.errors == stand_ins.ERRORS
-    bars = measured_errors(evidence.errors)
-    assert [(bar.name, bar.value) for bar in bars] == [
-        ("bound", 3.0),
-        ("planned, at most", 0.5),
-        ("predicted for the worst query found", 0.45),
-        ("measured there", 0.46),
-    ]
-    assert [bar.kind for bar in bars] == [*(Kind.CLAIMED,) * 3, Kind.MEASURED]
     assert {bar.kind for bar in planned_errors(plan_for(**REQUEST))} == {Kind.CLAIMED, Kind.PART}
 
 
@@ -347,38 +341,140 @@ def test_an_attack_on_another_change_is_not_drawn_even_if_its_limit_is_that_of_t
     assert not shown_evidence(separate).attacks[0].drawn
 
 
-@pytest.mark.parametrize(
-    ("upper", "answer"),
-    [(1.1, "yes, within 17.3%"), (1.3, "no, not within 17.3%"), (None, "no upper bound")],
-)
-def test_the_page_says_whether_the_promise_was_confirmed_from_above(upper: float | None, answer: str) -> None:
+def certified(upper: float | None, **proved: Any) -> Finding:
+    """What the check that certifies finds, at δ = 10⁻⁶ for a claim of ε = 1."""
+    document = {"claim": {"epsilon": 1.0, "label_epsilon": 0.0}, "proved": {"epsilon": upper} | proved}
     bounds = CertifiedBounds(
         claimed=1.0,
         delta=1e-6,
         upper=upper,
-        slack=0.173,
         below=((0.5, 1e-4), (0.9, 1e-6)),
         above=() if upper is None else ((upper / 2, 1e-4), (upper, 1e-6)),
+        certificate=document if proved else {},
     )
-    certificate = finding("", statistic=0.9, bound=1.0, found="", evidence=bounds)
-    report = found_by(run(), {"certified-bound": certificate})
-    assert confirmation(report).answer == answer
+    return finding("", statistic=proved.get("covered_epsilon", 0.9), bound=1.0, found="", evidence=bounds)
+
+
+@pytest.mark.parametrize(
+    ("upper", "headline"),
+    [
+        (0.99876543, "proved: ε ≤ 0.99877 at δ = 10⁻⁶, in ball arithmetic; the plan promises 1"),
+        (0.99999999, "proved: ε ≤ 1 at δ = 10⁻⁶, in ball arithmetic; the plan promises 1"),
+        (1.00000001, "not proved: ε = 1 at δ = 10⁻⁶; what is proved is ε ≤ 1.0001"),
+        (None, "not proved: ε = 1 at δ = 10⁻⁶; for these parameters no upper bound is certified"),
+    ],
+)
+def test_the_page_leads_with_what_is_proved(upper: float | None, headline: str) -> None:
+    report = found_by(run(), {"certified-bound": certified(upper)})
+    assert report.proof.headline.startswith(headline)
     text = Page(page.render(report)).text
-    assert f"{answer} confirmed from above:" in text, "a card"
-    assert f"Confirmed from above: {answer}" in text, "the certified section"
-    assert confirmation(run(only=["distinguisher-drawn"])).answer == "not computed"
-    assert (
-        confirmation(found_by(report, {"certified-bound": dataclasses.replace(certificate, statistic=1.1)})).answer
-        == "no"
+    first = headline[0].upper() + headline[1:]
+    assert first in text[text.index("promise is false.") :][: len(headline) + 100], "the first thing after the lead"
+    assert report.to_json()["proof"]["headline"] == report.proof.headline
+    assert registry.entry(report)["accounting"]["proof"]["state"] == report.proof.state
+
+
+def test_claimed_and_both_proved_bounds_are_in_one_table() -> None:
+    report = found_by(run(), {"certified-bound": certified(0.99876543, lower_epsilon=0.5, covered_epsilon=0.98765499)})
+    assert [one.cells for one in report.proof.brackets] == [
+        ("a person's record", "1", "0.99877", "0.5"),
+        ("all bits that the accountant covers", "1", "0.99877", "0.98765"),
+    ]
+    assert "a person's record 1 0.99877 0.5" in Page(page.render(report)).text
+
+
+def test_a_contradiction_is_the_headline_even_if_an_upper_bound_would_prove_the_claim() -> None:
+    refuting = certified(0.99, lower_epsilon=0.5, covered_epsilon=1.1)
+    assert found_by(run(), {"certified-bound": refuting}).proof.state == "refuted"
+
+
+def test_without_the_check_nothing_is_called_proved() -> None:
+    report = run(only=["distinguisher-drawn"])
+    assert report.proof.headline == (
+        "not computed: ε = 1 at δ = 10⁻⁶; the check certified-bound did not run in this audit"
     )
+    assert "Proved:" not in Page(page.render(report)).text
 
 
-def test_the_confirmation_agrees_with_the_note_of_a_real_certificate() -> None:
-    plan = plan_for(**REQUEST)
-    found = certified_bound.run(Subject(plan=plan), QUICK, 1)
-    answer = confirmation(found_by(run(), {"certified-bound": found})).answer
-    assert answer.startswith("yes, ")
-    assert f": {answer.replace('yes, ', 'confirmed ')}" in found.note
+def test_the_headline_of_a_real_certificate_is_proved() -> None:
+    found = certified_bound.run(Subject(plan=plan_for(**REQUEST)), QUICK, 1)
+    proof = found_by(run(), {"certified-bound": found}).proof
+    assert proof.state == "proved"
+    assert proof.promise.upper is not None
+    assert proof.promise.lower is not None
+    assert 0.0 < proof.promise.lower < proof.promise.upper <= proof.promise.claimed == 1.0
+
+
+def test_separate_labels_are_part_of_what_is_proved() -> None:
+    plan = plan_for(**(REQUEST | SEPARATE))
+    found = certified(0.99876543, lower_epsilon=0.5, covered_epsilon=0.9)
+    assert isinstance(found.evidence, CertifiedBounds)
+    found.evidence.certificate["claim"] |= {"epsilon": 4.0, "label_epsilon": 3.0}
+    found.evidence.certificate["proved"] |= {"epsilon": 3.99876543, "holds": True}
+    proof = found_by(run(plan), {"certified-bound": found}).proof
+    assert proof.headline == "proved: ε ≤ 3.9988 at δ = 10⁻⁶, in ball arithmetic; the plan promises 4"
+    assert [one.cells[:3] for one in proof.brackets[:2]] == [
+        ("a person's whole record", "4", "3.9988"),
+        ("the vector alone", "1", "0.99877"),
+    ]
+
+
+def test_who_promises_is_told_in_every_format_and_markup_in_it_is_text() -> None:
+    budget = Budget(name="telemetry", epsilon=4.0, delta=1e-6, composition=Composition.BASIC, created="")
+    ladder = Spent(delta=1e-6, basic=0.5, at_budget=0.0)
+    standing = Standing(budget=budget, ladder=ladder, n_charges=3)
+    told = Deployment(organisation="Health <e.V.>", purpose="open data", period="2026", standing=standing)
+    report = dataclasses.replace(run(), deployment=told)
+    source = page.render(report)
+    assert "Health &lt;e.V.&gt;" in source
+    spent = "ε = 0.5 of 4 at δ = 10⁻⁶, by 3 charges (budget “telemetry”)"
+    assert spent in Page(source).text
+    document = json.loads(report.dumps())
+    assert document["deployment"]["organisation"] == "Health <e.V.>"
+    assert document["deployment"]["standing"]["spent"] == 0.5
+    entry = registry.entry(report)
+    assert entry["basic"]["data_curators"] == "Health <e.V.>"
+    assert (entry["basic"]["intended_use"], entry["basic"]["period"]) == ("open data", "2026")
+    assert entry["accounting"]["spent_by_all_releases"] == spent
+    assert "were not given" in Page(page.render(run())).text
+
+
+@pytest.mark.parametrize("text", ["a\nb", "x" * 501, 3])
+def test_words_of_an_organisation_are_one_line(text: Any) -> None:
+    with pytest.raises(InvalidInputError, match="purpose"):
+        Deployment(purpose=text)
+
+
+def test_assumptions_and_trust_are_in_every_format() -> None:
+    report = run()
+    assumed = assumptions(report.contract)
+    assert len(assumed) > 3
+    assert "the shuffler outputs a uniformly random order and nothing else" in assumed
+    text, document, entry = Page(page.render(report)).text, report.to_json(), registry.entry(report)
+    assert document["assumed"] == entry["deployment_model"]["assumed"] == list(assumed)
+    assert [one["who"] for one in document["trust"]] == [one["who"] for one in entry["deployment_model"]["parties"]]
+    for words in (*assumed, *(party.misbehaves for party in parties(report.plan))):
+        assert words in text
+
+
+def test_no_power_of_e_is_sold_as_protection() -> None:
+    weak = promise(Adjacency.FEATURES, 1140.0, 0.0)
+    assert numbers(weak) == "no protection (ε = 1140, δ = 0)"
+    assert meaning(weak) == "Nothing is hidden from whoever sees this."
+    assert meaning(promise(Adjacency.FEATURES, 1.0, 1e-6)) == (
+        "No probability changes by more than a factor of 2.72, plus at most 10⁻⁶."
+    )
+    assert meaning(promise(Adjacency.FEATURES, 12.0, 0.0)).endswith("This protects next to nothing.")
+    assert "e^" not in Page(page.render(run())).text
+
+
+def test_bounds_are_rounded_outwards() -> None:
+    assert at_most(1.99984953) == "1.9999"
+    assert at_most(1.99999953, 1.99999960) == "1.9999996"
+    assert at_most(0.1, 0.1) == "0.1"
+    assert at_least(1.99999953) == "1.9999"
+    assert at_most(12345678.9) == "12346000"
+    assert at_most(float("inf")) == "∞"
 
 
 def test_separate_labels_lead_with_the_whole_record() -> None:
@@ -402,23 +498,22 @@ def test_the_page_says_whose_bounds_are_drawn_and_which_route_a_check_takes() ->
     text = Page(drawn_page()).text
     for expected in (
         "Full squares belong to two records that people may hold",
-        "at least (certified for two records)",
-        "at most (certified for all records)",
+        "at least (proved for two records)",
+        "at most (proved for all records)",
         "by the accountant that planned (plan-verifies)",
-        "by an independent route with rigorous rounding (certified-bound)",
+        "by a checker with laws of its own, in ball arithmetic (certified-bound)",
     ):
         assert expected in text
 
 
-def test_without_a_bound_only_queries_are_shown() -> None:
+def test_where_a_density_is_discussed_no_error_of_a_miniature_is_shown() -> None:
+    text = Page(page.render(run())).text
+    cost = text[text.index("6. What privacy costs", text.index("Utility:") - 50) : text.index("7. Every attempt", 5000)]
+    assert "predicted, at most" in cost
+    assert "miniature" not in cost
+    assert number(stand_ins.ERRORS.worst.measured) not in cost
     queries = (QueryError(predicted=0.3, measured=0.2), QueryError(predicted=0.4, measured=0.5))
-    errors = MeasuredErrors(bound=None, planned=0.6, queries=queries)
-    assert {bar.name: bar.value for bar in measured_errors(errors)} == {
-        "predicted for the worst query found": 0.4,
-        "measured there": 0.5,
-    }
-    assert errors.curve == ((0.3, 0.2), (0.4, 0.5))
-    assert measured_errors(None) == []
+    assert MeasuredErrors(bound=None, planned=0.6, queries=queries).curve == ((0.3, 0.2), (0.4, 0.5))
 
 
 @pytest.mark.usefixtures("with_figures")

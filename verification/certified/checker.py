@@ -1,0 +1,252 @@
+"""The checker: what a plan's parameters cost, from above and from below, by theorems evaluated in ball arithmetic.
+
+Only the plan's document is read: its request and its parameters. No law, no grid, no composition of `accounting` is
+used, and what replacing one record can move is counted again. Source: docs/proofs/certificate.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from flint import ctx
+
+from accounting import Plan
+from verification.certified.balls import GUARD_BITS, ONE, ZERO, Ball, exact, total
+from verification.certified.composed_loss import LowerProfile
+from verification.certified.neighbors import Moves, Neighbors
+from verification.certified.noise_laws import TwoLaws, binomial, shifted
+from verification.certified.profiles import Loss, LossGrid, Table, composed, symmetric
+from verification.certified.squared_shifts import (
+    AnyData,
+    Budget,
+    Coins,
+    Corners,
+    UnitBall,
+    any_data_cutting,
+    coin_cutting,
+)
+from verification.certified.witness import Grid, Witness
+from verification.twins import mechanism_twin
+from verification.twins.mechanism_twin import MechanismTwin
+
+TAIL_SHARE = 1e-7
+"""Share of δ that mass outside the windows may cost."""
+POINTS_PER_DEVIATION, LEAST_POINTS, MOST_GRID = 32, 100, 1500
+"""Points of a grid of losses in a standard deviation of one instance's loss, and at least and at most."""
+FINEST_CELLS, WIDE = 1024, 16
+"""Finest cells of the others' data, about; and how many of them make a wide one, which is tried first."""
+LARGEST_WINDOWS = 2e6
+"""Masses that all cells together may have."""
+GROUPS = 8
+"""Cells are joined into so many kinds."""
+CERTAIN = 1e-5
+"""Share of δ up to which a grid of losses may end too early."""
+TRIMMED = 1e-9
+"""Share of δ that may be trimmed after each product of losses."""
+
+Bound = Callable[[float], Ball]
+"""δ(ε), from above or from below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance of the plan's mechanism."""
+
+    twin: MechanismTwin
+    tail: float
+    all_zero: TwoLaws
+    """The laws if all others are at 0."""
+
+    @staticmethod
+    def of(twin: MechanismTwin, tail: float) -> Instance:
+        """With windows that end where masses are below `tail`."""
+        return Instance(twin, tail, twin.certified_laws(tail))
+
+    def laws(self, ones: int = 0, dropped: int = 0) -> TwoLaws:
+        """The shuffled output for the target's bit 1 and 0; `ones` and `dropped` are about the others."""
+        return self.twin.certified_laws(self.tail, ones=ones, dropped=dropped)
+
+    def cells(self, finest: int, settled: Callable[[TwoLaws], bool]) -> Iterator[tuple[int, TwoLaws]]:
+        """(the least number of ones, laws) of cells that cover all data of the others and are not `settled`.
+
+        By symmetry half of the others' data is enough; none is needed if the others only shift the counts. For all
+        numbers of ones in [a, b], the reports of b − a others are given away. Wide cells are tried first.
+        """
+        highest = (self.twin.n_users - 1) // 2 if self.twin.depends_on_others else 0
+        stack = [(1, highest)] if highest else []
+        while stack:
+            a, b = stack.pop()
+            if b - a <= WIDE * max(finest, 1):
+                laws = self.laws(a, b - a)
+                if settled(laws):
+                    continue
+                if b - a <= finest:
+                    yield a, laws
+                    continue
+            middle = (a + b) // 2
+            stack += [(a, middle), (middle + 1, b)] if a < b else []
+
+
+def finest_cell(instance: Instance) -> int:
+    """About a 1024th of the users, wider where windows are long."""
+    users = instance.twin.n_users
+    if not instance.twin.depends_on_others:
+        return 0
+    cells = max(16.0, min(float(FINEST_CELLS), LARGEST_WINDOWS / len(instance.all_zero.one)))
+    return int(users / cells)
+
+
+def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
+    """Fine enough for the deviation of the loss, and as far as losses of more than `negligible` mass go."""
+    sizes, deviation, weight = [], 0.0, 0.0
+    for p, q in zip(laws.one, laws.zero, strict=True):
+        one, zero = float(p), float(q)
+        if one > 0.0 and zero > 0.0:
+            size = abs(math.log(one / zero))
+            sizes.append((size, max(one, zero)))
+            deviation, weight = deviation + min(one, zero) * size * size, weight + min(one, zero)
+    sizes.sort(reverse=True)
+    beyond, end = 0.0, 0.0
+    for size, mass in sizes:
+        beyond += mass
+        end = size
+        if beyond > negligible:
+            break
+    if end <= 0.0:
+        return Grid(step=1.0, points=1)
+    deviation = math.sqrt(deviation / weight)
+    points = min(max(math.ceil(POINTS_PER_DEVIATION * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_GRID)
+    return Grid(step=end * (1.0 + 1e-12) / points, points=points)
+
+
+def kinds(instance: Instance, grid: LossGrid, finest: int) -> list[Table]:
+    """Tables such that every data of the others is dominated by one of them, in one direction or the other."""
+    end = Table.of(instance.all_zero, grid)
+    mirror = end.reversed()
+
+    def settled(laws: TwoLaws) -> bool:
+        table = Table.of(laws, grid)
+        return table.certainly_below(end) or table.certainly_below(mirror)
+
+    groups: dict[int, Table] = {}
+    for ones, laws in instance.cells(finest, settled):
+        group, table = 2 * GROUPS * ones // instance.twin.n_users, Table.of(laws, grid)
+        groups[group] = groups[group].joined(table) if group in groups else table
+    return [end, *groups.values()]
+
+
+@dataclass(frozen=True, slots=True)
+class Upper:
+    """A bound on δ(ε) for every ε, and the witness that it was computed at."""
+
+    delta: Bound
+    instance: Instance
+    witness: Witness
+
+    def epsilon(self, delta: float, guess: float) -> float:
+        """About the least ε whose δ(ε) is surely at most `delta`."""
+        target, high = exact(delta), max(guess, 1e-3)
+        while not self.delta(high) <= target:
+            high *= 2.0
+            if high > 1e4:
+                return math.inf
+        low = 0.0 if high <= guess else high / 2.0
+        while high - low > 1e-6 * high:
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if self.delta(middle) <= target else (middle, high)
+        return high
+
+
+def bits_for(delta: float) -> int:
+    """Precision at which masses far below δ are told from zero."""
+    return GUARD_BITS + (2 * math.ceil(-math.log2(min(delta, 0.5))) if delta > 0.0 else GUARD_BITS)
+
+
+def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = None) -> Upper:
+    """The bound on δ(ε) that theorems prove for a plan that spends δ, at a given witness or at one that is found here.
+
+    Call it with the precision of the witness.
+    """
+    tail = given.tail if given else max(TAIL_SHARE * delta / reach.instances, 1e-290)
+    instance = Instance.of(mechanism_twin(plan), tail)
+    found = given or Witness(bits=ctx.prec, tail=tail, cell=finest_cell(instance))
+    if reach.squared_shift is None and reach.instances == 1:
+        return Upper(lambda epsilon: _one_instance(instance, found.cell, exact(epsilon).exp()), instance, found)
+    negligible = CERTAIN * delta / reach.instances
+    found = replace(found, grid=found.grid or loss_grid(instance.all_zero, negligible))
+    assert found.grid is not None
+    grid = LossGrid.of(found.grid)
+    tables = kinds(instance, grid, found.cell)
+    if reach.squared_shift is None:
+        return Upper(composed(tables, grid, reach.instances, TRIMMED * delta).delta, instance, found)
+    budget, corners = Budget(reach.squared_shift, reach.instances, reach.largest_shift), _corners(tables, grid)
+    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta))
+    assert found.cutting is not None
+    any_data, coins = AnyData.of(corners, budget, found.cutting), Coins.of(instance.twin.n_users)
+    if not reach.unit_ball or coins.number < 1:
+        return Upper(any_data.delta, instance, found)
+    tossed = shifted(binomial(coins.number, ONE / 2, tail))
+    found = replace(found, coin_grid=found.coin_grid or loss_grid(tossed, negligible))
+    assert found.coin_grid is not None
+    fine = LossGrid.of(found.coin_grid)
+    of_coins = _corners([Table.of(tossed, fine)], fine)
+    found = replace(found, coin_cutting=found.coin_cutting or coin_cutting(of_coins, budget, delta))
+    assert found.coin_cutting is not None
+    ball = UnitBall(corners, AnyData.of(of_coins, budget, found.coin_cutting), coins.failure)
+    return Upper(lambda epsilon: any_data.delta(epsilon).min(ball.delta(epsilon)), instance, found)
+
+
+def _corners(tables: list[Table], grid: LossGrid) -> Corners:
+    both = symmetric(tables)
+    return Corners.of(Loss.of(both, grid.step, grid.growth))
+
+
+def _one_instance(instance: Instance, cell: int, growth: Ball) -> Ball:
+    """Hockey sticks of one bit that may flip, over all data of the others, in both directions."""
+    largest = _sticks(instance.all_zero, growth)
+
+    def settled(laws: TwoLaws) -> bool:
+        return bool(_sticks(laws, growth) <= largest)
+
+    for _, laws in instance.cells(cell, settled):
+        largest = largest.max(_sticks(laws, growth))
+    return largest
+
+
+def _sticks(laws: TwoLaws, growth: Ball) -> Ball:
+    """The larger hockey stick of both directions."""
+    sides = [way.missing + total([(p - growth * q).max(ZERO) for p, q in zip(way.one, way.zero, strict=True)])
+             for way in (laws, laws.reversed())]  # fmt: skip
+    return sides[0].max(sides[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Lower:
+    """Bounds on δ(ε) from below, in both directions, for one dataset and bits that all move alike."""
+
+    profiles: tuple[LowerProfile, ...]
+
+    @staticmethod
+    def of(twin: MechanismTwin, tail: float, moves: Moves) -> Lower:
+        """For complete flips all others are at 0.
+
+        Half: all others at 1, as if their records were x′, and the bit goes from a fair coin to 1, which is what a
+        hashed feature does in the bucket of x′.
+        """
+        laws = twin.certified_laws_below(tail, ones=twin.n_users - 1 if moves.half else 0)
+        if moves.half:
+            laws = laws.mixed(ONE / 2, ONE)
+        return Lower(tuple(LowerProfile.of(way, moves.bits) for way in (laws, laws.reversed())) if moves.bits else ())
+
+    def delta(self, epsilon: float) -> Ball:
+        """A number that δ(ε) is not below."""
+        largest = ZERO
+        for profile in self.profiles:
+            largest = largest.max(profile.delta(epsilon))
+        return largest
+
+    def epsilon(self, delta: float) -> float:
+        """About the largest ε whose δ(ε) is surely above `delta`."""
+        return max((profile.epsilon(delta) for profile in self.profiles), default=0.0)
