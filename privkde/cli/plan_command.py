@@ -89,10 +89,10 @@ def add_field(parser: argparse.ArgumentParser, flag: str, field: Field, prefix: 
 
 def _plan(parsed: argparse.Namespace) -> int:
     """Returns the exit code: 1 if the plan is contradicted by its own certificate."""
+    require_apart([parsed.output, parsed.plot, parsed.certify], [parsed.sample])
     for path in (parsed.output, parsed.plot, parsed.certify):
         if path is not None:
             require_writable(path)
-    require_apart([parsed.output, parsed.plot, parsed.certify], [parsed.sample])
     if parsed.plot is not None:
         require_drawable(parsed.plot)
     _refuse_ignored(parsed)

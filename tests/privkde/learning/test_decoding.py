@@ -107,7 +107,7 @@ def test_scores_are_densities() -> None:
 def test_three_terms_unless_asked_otherwise() -> None:
     vocabulary = np.array([(1, 0), (2, 0), (0, 0), (-1, 0)]) / 4.0
     words = np.array(["one", "two", "none", "minus"])  # words may be an array, too
-    (found,) = decode_classes(feature_sums([(1, 0)]), vocabulary, words)  # type: ignore[arg-type]
+    (found,) = decode_classes(feature_sums([(1, 0)]), vocabulary, words)
     assert found == [Term("two", 0.5), Term("one", 0.25), Term("none", 0.0)]
     assert all(type(term.word) is str for term in found)
 

@@ -509,7 +509,7 @@ def test_an_estimator_that_counts_twice_is_refuted() -> None:
 
     def collected(*parts: Any, **named: Any) -> Analyzer:
         analyzer = HONEST_PLAY(*parts, **named)
-        analyzer.n_users *= 2
+        analyzer._total = dataclasses.replace(analyzer._total, n_users=2 * analyzer.n_users)
         return analyzer
 
     with mock.patch("privkde.learning.private_estimator.LocalEngine", return_value=SimpleNamespace(play=collected)):
