@@ -11,9 +11,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from accounting.errors import InvalidInputError, require_integer
 from verification.certified.balls import ONE, ZERO, Ball, Balls, TooLargeError, convolved, exact, total
 
 MOST_MASSES = 1_000_000
+MOST_SHAPES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,12 @@ def negative_binomial(shape: Ball, p: Ball, tail: float) -> Masses:
     return _window(mode, at_mode, lambda k: (shape + k) * p / (k + 1), low=0, high=None, tail=tail)
 
 
+def _require_probability(name: str, p: Ball) -> None:
+    """Raise `InvalidInputError` unless 0 < p < 1 for certain."""
+    if not ZERO < p < ONE:
+        raise InvalidInputError(f"{name}={float(p)!r} must lie strictly between 0 and 1; plan again.")
+
+
 def shifted(noise: Masses) -> TwoLaws:
     """(1 + X, X): a bit hidden by one count of noise."""
     return TwoLaws(one=[ZERO, *noise.values], zero=[*noise.values, ZERO])
@@ -131,6 +139,7 @@ def shifted(noise: Masses) -> TwoLaws:
 
 def response(n_users: int, flip: Ball, ones: int, dropped: int, tail: float) -> TwoLaws:
     """Randomized response with `ones` of the others at 1 after `dropped` others' reports were given away."""
+    _require_probability("flip_probability", flip)
     rest = binomial(n_users - 1 - dropped - ones, flip, tail)
     if ones:
         rest = rest.plus(binomial(ones, flip, tail).mirrored(ones))
@@ -153,6 +162,8 @@ def three_negative_binomials(
     are gathered in groups: the result dominates the pair if the flood is log-concave, or is dominated (`downwards`).
     Source: docs/proofs/certificate.md, section 1, and docs/proofs/three-negative-binomial.md.
     """
+    require_integer("noise_shape", noise_shape, low=1, high=MOST_SHAPES)
+    _require_probability("continue_probability", p)
     square, current = p * p, list(flood.values)
     more = math.ceil(math.log(tail) / (2.0 * math.log(float(p)))) + 2 if float(p) > 0.0 else 1
     current += [ZERO] * more

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,7 +9,6 @@ from typing import ClassVar
 
 import mpmath
 
-from accounting.errors import require_integer, require_real
 from verification.certified.balls import TooLargeError, exact
 from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
@@ -19,8 +17,6 @@ from verification.exact.rational_twins import ExactPair, response_pairs
 from verification.statistical.execution.count_laws import Tables, binomial_table, plus, point, times
 from verification.twins.mechanism_twin import MechanismTwin, Outcomes
 from verification.twins.noise_counts import NegativeBinomialCount, NoiseCount, PoissonCount
-
-MOST_SHAPES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +56,6 @@ class ResponseTwin(MechanismTwin):
 
     def certified_laws(self, tail: float, *, ones: int = 0, dropped: int = 0) -> TwoLaws:
         """A sum of two binomials, and the target's report."""
-        require_real("flip_probability", self.flip_probability, low=0.0, high=math.nextafter(1.0, 0.0))
         return response(self.n_users, exact(self.flip_probability), ones, dropped, tail)
 
 
@@ -104,9 +99,6 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
         return self._laws(tail, downwards=True)
 
     def _laws(self, tail: float, *, downwards: bool) -> TwoLaws:
-        require_integer("noise_shape", self.noise_shape, low=1, high=MOST_SHAPES)
-        require_real("continue_probability", self.continue_probability, low=0.0, high=math.nextafter(1.0, 0.0))
-        require_real("flood_shape", self.flood_shape, low=0.0, high=math.inf, low_open=False)
         flood, p = self.noise_counts()[2].certified(tail), exact(self.continue_probability)
         return three_negative_binomials(self.noise_shape, p, flood, tail, downwards=downwards)
 

@@ -1,5 +1,6 @@
 """Checks of the execution: the honest system is not refuted, planted faults are."""
 
+import dataclasses
 import hmac
 import math
 from collections.abc import Callable, Iterator
