@@ -8,6 +8,7 @@ import math
 import mpmath
 import pytest
 
+from accounting import InvalidInputError
 from verification.certified import pure_certificate
 from verification.certified.pure_certificate import Condition
 
@@ -82,7 +83,7 @@ def test_the_smallest_silence_is_found_to_a_thousandth() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"silence": 0.01}, {"noise_epsilon": 2.1, "silence": 0.9}, {"shape": 0.9, "silence": 0.9}],
+    [{"silence": 0.01}, {"noise_epsilon": 2.1, "silence": 0.9}],
     ids=str,
 )
 def test_what_is_not_so_is_not_proved(changes: dict[str, float]) -> None:
@@ -111,3 +112,8 @@ def test_long_intervals_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bounds.upper is None
     assert "series" in bounds.notes[0]
     assert math.isfinite(bounds.lower)
+
+
+def test_a_flood_that_is_not_log_concave_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="flood_shape"):
+        condition(shape=0.9, silence=0.9).bounds()
