@@ -126,7 +126,7 @@ def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> Proof:
 
 
 def _contradiction(people: Bracket, covered: Bracket, claimed: float) -> str:
-    """What costs more than is claimed; if no two records do, the promise to people is without proof, not shown false."""
+    """What costs more than is claimed; if no two records do, the promise to people only lacks a proof."""
     if people.lower is not None and people.lower > claimed:
         return f"two records cost at least ε = {wording.at_least(people.lower)}"
     if covered.lower is not None:
