@@ -77,7 +77,7 @@ class Proof:
             _, _, upper, _ = whole.cells
             return f"proved: ε ≤ {upper} at δ = {delta}, in ball arithmetic; {promises}"
         if self.state is State.REFUTED:
-            return f"refuted: ε = {whole.claimed:.6g} at δ = {delta} is contradicted by a proved lower bound"
+            return f"refuted: {self.reason} at δ = {delta}; {promises}"
         return f"{self.state}: ε = {whole.claimed:.6g} at δ = {delta}; {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> Proof:
     brackets.append(covered)
     state, reason = State.NOT_PROVED, ""
     if refuted:
-        state = State.REFUTED
+        state, reason = State.REFUTED, _contradiction(people, covered, bounds.claimed)
     elif proved.get("holds", bounds.proved):
         state = State.PROVED
     elif people.upper is None:
@@ -123,6 +123,15 @@ def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> Proof:
     else:
         reason = f"what is proved is ε ≤ {wording.at_most(people.upper)}"
     return Proof(state=state, delta=bounds.delta, brackets=tuple(brackets), reason=reason)
+
+
+def _contradiction(people: Bracket, covered: Bracket, claimed: float) -> str:
+    """What costs more than is claimed; if no two records do, the promise to people only lacks a proof."""
+    if people.lower is not None and people.lower > claimed:
+        return f"two records cost at least ε = {wording.at_least(people.lower)}"
+    if covered.lower is not None:
+        return f"bits that the proof must cover cost at least ε = {wording.at_least(covered.lower)}"
+    return "a proved lower bound contradicts the claim"
 
 
 def _whole(plan: Plan) -> str:

@@ -384,8 +384,13 @@ def test_claimed_and_both_proved_bounds_are_in_one_table() -> None:
 
 
 def test_a_contradiction_is_the_headline_even_if_an_upper_bound_would_prove_the_claim() -> None:
-    refuting = certified(0.99, lower_epsilon=0.5, covered_epsilon=1.1)
-    assert found_by(run(), {"certified-bound": refuting}).proof.state == "refuted"
+    covered = found_by(run(), {"certified-bound": certified(0.99, lower_epsilon=0.5, covered_epsilon=1.1)}).proof
+    assert covered.state == "refuted"
+    assert covered.headline == (
+        "refuted: bits that the proof must cover cost at least ε = 1.1 at δ = 10⁻⁶; the plan promises 1"
+    )
+    records = found_by(run(), {"certified-bound": certified(0.99, lower_epsilon=1.05, covered_epsilon=1.1)}).proof
+    assert records.headline.startswith("refuted: two records cost at least ε = 1.05 at δ = 10⁻⁶")
 
 
 def test_without_the_check_nothing_is_called_proved() -> None:
