@@ -64,9 +64,10 @@ reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.n
 bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
 	$(BIN)/python -m benchmarks.beam --output docs/results/beam.json
 
-study: $(VENV)/.installed-all ## Run the long studies (tests marked slow), and a million hostile documents
+study: $(VENV)/.installed-all ## Run the long studies (tests marked slow), a million hostile documents, proofs of 300 plans
 	$(BIN)/pytest -n 2 --dist worksteal -m slow
 	$(BIN)/python -m benchmarks.fuzz --inputs 1000000
+	$(BIN)/python -m benchmarks.certificates
 
 docs: $(VENV)/.installed-docs ## Build the guide into site/: its code runs, its links are followed
 	$(BIN)/mkdocs build --strict
