@@ -15,7 +15,7 @@ from typing import ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import InvalidInputError
+from accounting.errors import InvalidInputError
 from verification.certified.noise_laws import LossBounds, TwoLaws, shifted
 from verification.exact.brute_force import plane_table, sufficient_length, table
 from verification.exact.rational_twins import ExactPair

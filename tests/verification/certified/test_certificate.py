@@ -266,5 +266,5 @@ def test_parameters_of_no_law_are_refused(name: str, parameter: str, value: floa
     plan = planned(name)
     parameters = {key: number for key, number in plan.parameters.items() if key != parameter}
     wrong = dataclasses.replace(plan, parameters=parameters if value is None else {**parameters, parameter: value})
-    with pytest.raises(InvalidInputError, match="probability|shape"):
+    with pytest.raises(InvalidInputError, match=r"probability|shape"):
         certify(wrong)
