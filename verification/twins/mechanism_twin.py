@@ -15,6 +15,7 @@ from typing import ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.errors import InvalidInputError
 from verification.certified.noise_laws import LossBounds, TwoLaws, shifted
 from verification.exact.brute_force import plane_table, sufficient_length, table
 from verification.exact.rational_twins import ExactPair
@@ -55,6 +56,9 @@ class MechanismTwin(abc.ABC):
     def of(cls, parameters: Mapping[str, float | int], n_users: int) -> Self:
         """From a plan's parameters, of which only those of the definition are read."""
         names = [field.name for field in dataclasses.fields(cls) if field.name != "n_users"]
+        for name in names:
+            if name not in parameters:
+                raise InvalidInputError(f"the plan's parameters lack {name!r}; plan again.")
         return cls(n_users=n_users, **{name: parameters[name] for name in names})
 
     # What a user sends

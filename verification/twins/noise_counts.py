@@ -6,12 +6,14 @@ of a share of the users by SciPy, `mass` the definition at 40 digits, `certified
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import mpmath
 from scipy import stats
 
+from accounting.errors import require_real
 from verification.certified.balls import exact
 from verification.certified.noise_laws import Masses, negative_binomial, poisson
 from verification.exact.brute_force import DIGITS, Mass, precise_negative_binomial, precise_poisson
@@ -56,6 +58,7 @@ class NegativeBinomialCount:
 
     def certified(self, tail: float) -> Masses:
         """By the ratios (j+r)p/(j+1)."""
+        require_real("continue_probability", float(self.p), low=0.0, high=math.nextafter(1.0, 0.0))
         return negative_binomial(exact(self.shape), exact(float(self.p)), tail)
 
 

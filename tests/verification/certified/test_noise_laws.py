@@ -120,6 +120,12 @@ def test_other_directions_and_mixtures() -> None:
     assert (few.missing, few.reversed().missing) == (ONE / 2, 3 * ONE / 4)
 
 
+def test_sums_and_mirror_images_know_where_they_begin() -> None:
+    law = Masses(start=2, values=[ONE / 2, ONE / 4])
+    assert law.mirrored(10) == Masses(start=7, values=[ONE / 4, ONE / 2])
+    assert law.plus(Masses(start=3, values=[ONE])) == Masses(start=5, values=law.values)
+
+
 def test_a_shifted_count() -> None:
     noise = Masses(start=3, values=[ONE / 2, ONE / 4])
     assert noise_laws.shifted(noise) == TwoLaws(one=[ZERO, ONE / 2, ONE / 4], zero=[ONE / 2, ONE / 4, ZERO])

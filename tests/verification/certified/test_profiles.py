@@ -61,6 +61,18 @@ def test_losses_on_points_of_the_grid() -> None:
         assert float(sticks[i].rad()) < 1e-25
 
 
+@pytest.mark.parametrize("step", [0.1, 0.7, 0.003])
+def test_losses_just_above_points_of_the_grid_reach_them(step: float) -> None:
+    """By less than doubles can tell: a first guess may be one point too low, or too high."""
+    grid = LossGrid.of(Grid(step=step, points=60))
+    for sign in (1, -1):
+        for i in range(1, 60):
+            ratio = grid.growth[i] * (1 + sign * exact(1e-30))
+            place, mass = grid._place(ratio / 8, ONE / 8)
+            assert place == (i if sign > 0 else i - 1)
+            assert mass.overlaps(ratio / 8)
+
+
 def test_mass_that_is_not_listed_counts_everywhere() -> None:
     pair = response_pairs(4, Fraction(1, 4))[0]
     whole = laws_of(pair)

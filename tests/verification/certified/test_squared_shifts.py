@@ -224,6 +224,21 @@ def test_failing_coins_are_charged_in_every_instance(monkeypatch: pytest.MonkeyP
     assert (charged.delta(1.0) - without.delta(1.0)).overlaps(exact(2e-3) * 1)
 
 
+def test_what_is_left_is_what_the_smallest_shift_of_an_interval_leaves() -> None:
+    """If the exceptional instance tells nothing, the others have all of Δ²."""
+    rest = unit_ball().rest
+    nothing = UnitBall(Corners([ZERO], [ONE], ZERO), rest, ZERO)
+    for epsilon in (1.0, 1.5):
+        assert rest.delta(epsilon) < ONE
+        assert (nothing._peeled(0.0, 1.0, epsilon) + rest.spent).overlaps(rest.delta(epsilon))
+        assert nothing._peeled(0.6, 1.0, epsilon) < nothing._peeled(0.0, 1.0, epsilon)
+
+
+def test_infinite_losses_of_the_exceptional_instance_count() -> None:
+    tenth = UnitBall(Corners([-ONE, ZERO], [ONE / 10, ONE * 9 / 10], ONE / 10), unit_ball().rest, ZERO)
+    assert not tenth._peeled(0.4, 0.5, 30.0) < ONE / 20
+
+
 # --- planted errors -------------------------------------------------------------------------------
 
 
