@@ -125,7 +125,7 @@ def _certify(plan: Plan, path: Path, console: Console) -> int:
         proof = plan.certified()
     write_text(path, proof.dumps())
     console.print(proof.headline, style=None if proof.proves else "bold red", highlight=False, markup=False)
-    console.print(f"written: {path}", highlight=False, markup=False)
+    console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
     return EXIT_REFUTED if proof.refutes else 0
 
 

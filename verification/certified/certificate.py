@@ -372,7 +372,11 @@ def recheck(plan: Plan, certificate: Certificate) -> Iterator[str]:
     if said != (claim.features, claim.label, claim.total, claim.delta):
         yield "the certificate's claim is not the plan's"
         return
-    with ctx.workprec(certificate.witness.bits if certificate.witness else bits_for(claim.delta)):
+    bits = bits_for(claim.delta)
+    if certificate.witness is not None and certificate.witness.bits != bits:
+        yield f"the witness has {certificate.witness.bits} bits, and the checker works with {bits} at this δ"
+        return
+    with ctx.workprec(bits):
         reach = neighbors(plan)
         if dict(certificate.neighbors) != _described(reach):
             yield "what one record can move is not what the certificate says"

@@ -171,7 +171,8 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
     """
     tail = given.tail if given else max(TAIL_SHARE * delta / reach.instances, 1e-290)
     instance = Instance.of(mechanism_twin(plan), tail)
-    found = given or Witness(bits=ctx.prec, tail=tail, cell=finest_cell(instance))
+    cell = finest_cell(instance)  # finer ones would take longer than they may
+    found = replace(given, cell=max(given.cell, cell)) if given else Witness(bits=ctx.prec, tail=tail, cell=cell)
     if reach.squared_shift is None and reach.instances == 1:
         return Upper(lambda epsilon: _one_instance(instance, found.cell, exact(epsilon).exp()), instance, found)
     negligible = CERTAIN * delta / reach.instances

@@ -12,7 +12,7 @@ from typing import Any
 
 from accounting.errors import require_integer, require_real
 
-MOST_BITS, MOST_POINTS, MOST_ORDERS = 8192, 20_000, 64
+MOST_BITS, MOST_POINTS, MOST_ORDERS = 8192, 4_000, 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,7 +221,7 @@ def test_nobody_waits_for_proofs_and_they_are_stopped() -> None:
         assert app.state.provers is not app.state.workers
         plan = {"plan": plan_budget(**SMALL | {"accountant": "pld"}).to_json()}
         assert "0.2 s" in problem(client.post("/v1/certify", json=plan), "too-slow")["detail"]
-        assert not app.state.provers._running
+        assert not app.state.provers._at_work
         assert client.get("/healthz").json() == {"status": "ok"}
 
 
