@@ -18,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from accounting import InvalidInputError, PrivkdeError
+from accounting.errors import printable
 from privkde.cli.ledger_options import add_ledger_options, open_ledger
 from privkde.cli.parsing import EXIT_BAD_INPUT, fail, read_plan, whole
 from privkde.display.progress import Tracker, tracked
@@ -124,7 +125,7 @@ def _write(report: AuditReport, output: Path) -> None:
     console = Console()
     for note in notes:
         console.print(note, style="dim", highlight=False, markup=False)
-    console.print(f"written: {output}", highlight=False, markup=False)
+    console.print(f"written: {printable(str(output))}", highlight=False, markup=False, soft_wrap=True)
 
 
 class _Bar:
@@ -214,5 +215,5 @@ def _saboteurs(parsed: argparse.Namespace) -> int:
     write_text(path, document)
     with suppress(*READER_LEFT):
         Console().print(matrix.table())
-        Console().print(f"written: {path}", highlight=False, markup=False)
+        Console().print(f"written: {printable(str(path))}", highlight=False, markup=False, soft_wrap=True)
     return 0 if matrix.complete else EXIT_REFUTED

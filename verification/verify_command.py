@@ -9,6 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from accounting import InvalidInputError, Plan, PrivkdeError
+from accounting.errors import printable
 from privkde.cli.parsing import fail, read_plan
 from privkde.display.progress import working
 from privkde.storage.files import require_apart, require_writable, write_text
@@ -60,7 +61,7 @@ def _verified(parsed: argparse.Namespace) -> int:
     _say(certificate.headline)
     if parsed.output is not None:
         write_text(parsed.output, certificate.dumps())
-        _say(f"written: {parsed.output}")
+        _say(f"written: {printable(str(parsed.output))}")
     return 0 if certificate.proves else EXIT_REFUTED
 
 

@@ -16,7 +16,7 @@ from rich.table import Table
 from accounting import InvalidInputError, Plan, PlanRequest, solve
 from accounting.choosing import Progress
 from accounting.comparing import Outcome, compare_labels, compare_models, compare_rungs
-from accounting.errors import require_choice
+from accounting.errors import printable, require_choice
 from accounting.fields import Field, fields_of
 from accounting.planning import plan_with_advice
 from accounting.request import read_request
@@ -125,7 +125,7 @@ def _certify(plan: Plan, path: Path, console: Console) -> int:
         proof = plan.certified()
     write_text(path, proof.dumps())
     console.print(proof.headline, style=None if proof.proves else "bold red", highlight=False, markup=False)
-    console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+    console.print(f"written: {printable(str(path))}", highlight=False, markup=False, soft_wrap=True)
     return EXIT_REFUTED if proof.refutes else 0
 
 
@@ -235,4 +235,4 @@ def _show(plan: Plan, parsed: argparse.Namespace, console: Console) -> None:
             console.print(reason, style="dim", highlight=False)
     for path in (parsed.output, parsed.plot):
         if path is not None:
-            console.print(f"written: {path}", highlight=False)
+            console.print(f"written: {printable(str(path))}", highlight=False, markup=False, soft_wrap=True)

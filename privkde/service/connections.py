@@ -73,6 +73,7 @@ class Connection(H11Protocol):
         """Parts of a head do not stop its clock; a whole head does. What a request may not have closes it."""
         self._arrived += data
         self._read()
+        self._linger()
 
     def on_response_complete(self) -> None:
         """From now on it waits; Uvicorn closes it if nothing at all arrives."""
@@ -80,6 +81,17 @@ class Connection(H11Protocol):
         super().on_response_complete()
         if self._arrived:
             self._read()
+        self._linger()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Nothing has arrived for too long: Uvicorn closes it."""
+        super().timeout_keep_alive_handler()
+        self._linger()
+
+    def _linger(self) -> None:
+        """A connection that is closed waits until all was taken, and counts as long; but it may not wait for long."""
+        if self._leaving is None and self.transport.is_closing() and self.transport.get_write_buffer_size() > 0:
+            self._leaving = self.loop.call_later(self._settings.arrival_limit, self.transport.abort)
 
     def _read(self) -> None:
         """Hand on what arrived as far as it may be read now."""
@@ -170,8 +182,8 @@ class Connection(H11Protocol):
         lines = [f"HTTP/1.1 {kind.status} {HTTPStatus(kind.status).phrase}".encode(), b"connection: close"]
         lines += [name + b": " + value for name, value in answer.raw_headers]
         self.transport.write(b"\r\n".join([*lines, b"", bytes(answer.body)]))
-        self.connections.discard(self)
         self.transport.close()
+        self._linger()
 
 
 def _make_room(connections: Iterable[Connection]) -> bool:

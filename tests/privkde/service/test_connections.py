@@ -31,6 +31,7 @@ PATIENCE = 60.0
 LONG = 3600.0
 SHORT = 0.2
 LARGE = 64 * 2**20
+MEDIUM = 20_000  # bytes that wait for a client without anybody being told that it is slow
 linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 
 
@@ -38,13 +39,13 @@ arrived, released = threading.Event(), threading.Event()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers at once, after a while (`/late`), when it is released (`/held`), or at great length (`/large`)."""
+    """Answers at once, after a while (`/late`), when it is released (`/held`), or at length (`/medium`, `/large`)."""
     if scope["path"] == "/late":
         await asyncio.sleep(3 * SHORT)
     if scope["path"] == "/held":
         arrived.set()
         await asyncio.to_thread(released.wait)
-    body = bytes(LARGE) if scope["path"] == "/large" else b"answered"
+    body = {"/large": bytes(LARGE), "/medium": bytes(MEDIUM)}.get(scope["path"], b"answered")
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
     await send({"type": "http.response.body", "body": body})
 
@@ -357,3 +358,28 @@ def test_a_client_that_does_not_take_its_answer_loses_it() -> None:
             assert time.monotonic() < deadline, "the server holds the answer as long as the client likes"
             time.sleep(0.01)
         assert 0 < len(rest(lazy)) < LARGE
+
+
+def test_a_refused_client_that_does_not_take_its_answers_is_cut() -> None:
+    """A regression: below 64 KiB a closed connection waited for ever, and no longer counted for its client."""
+    with running(arrival_limit=SHORT) as server, socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        lazy.settimeout(PATIENCE)
+        lazy.connect(("127.0.0.1", port_of(server)))
+        deadline = time.monotonic() + PATIENCE
+        while not (connections := list(server.server_state.connections)):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        (connection,) = connections
+        assert isinstance(connection, Connection)
+        theirs, asked = connection.transport.get_extra_info("socket"), 0
+        while connection.transport.get_write_buffer_size() == 0:
+            assert time.monotonic() < deadline, "the client's buffer has no end"
+            lazy.sendall(REQUEST % b"medium")
+            asked += 1
+            while server.server_state.total_requests < asked:
+                time.sleep(0.001)
+        lazy.sendall((REQUEST % b"").replace(b"\r\n\r\n", b"\r\nx:" + b" " * 100 + b"x\r\n\r\n"))
+        while theirs.fileno() >= 0:
+            assert time.monotonic() < deadline, "the server waits as long as the client likes"
+            time.sleep(0.01)
