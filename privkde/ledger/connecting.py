@@ -19,9 +19,7 @@ PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
 CONNECT_TIMEOUT = 10
 _READING = "privkde_reading"
-_LOG, _SHARED = "-wal", "-shm"
-_LOG_HEADER, _FRAME_HEADER = 32, 24
-"""Bytes; https://www.sqlite.org/fileformat2.html, section 4."""
+_JOURNAL = "delete"
 _SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _CREATION_LOCK = 0x707269766B6465  # an arbitrary number: "privkde"
 
@@ -34,7 +32,10 @@ def engine_for(where: str | Path, *, create: bool) -> tuple[sa.Engine, str]:
 
 
 def file_at(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
-    """Which file is at `place`; None if it is gone, or has a second name. On a server all is always the same."""
+    """Which file is at `place`; None if it is gone, or has a second name. On a server all is always the same.
+
+    SQLite finds the journal of an interrupted charge by the file's name, so a file has one name.
+    """
     if engine.dialect.name != "sqlite":
         return ()
     try:
@@ -44,62 +45,20 @@ def file_at(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
     return (found.st_dev, found.st_ino) if found.st_nlink == 1 else None
 
 
-def identity(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
-    """Which file is at `place`, and which log and which memory that is shared with others belong to it.
+def leave_log(engine: sa.Engine) -> None:
+    """Bring a file that keeps a write-ahead log back to a rollback journal, once no other process has it open.
 
-    SQLite finds both by the file's name. Under two names a file has two logs, and neither is the whole ledger; and two
-    processes that do not share memory do not see each other's rows. Both have their names as long as somebody has the
-    ledger open.
-    """
-    found = file_at(engine, place)
-    return found and (*found, *(_inode(f"{engine.url.database}{end}") for end in (_LOG, _SHARED)))
-
-
-def _inode(name: str) -> int:
-    try:
-        return os.stat(name).st_ino
-    except OSError:
-        return 0
-
-
-def log_size(engine: sa.Engine) -> int:
-    """Bytes of the log of a file."""
-    try:
-        return os.stat(f"{engine.url.database}{_LOG}").st_size if engine.dialect.name == "sqlite" else 0
-    except OSError:
-        return 0
-
-
-def log_is_whole(engine: sa.Engine) -> bool:
-    """Whether the log is as long as SQLite counts in it: all of it was copied into the file if somebody cut it rightly.
-
-    SQLite itself cuts no log that is in use; other tools may let it, by `PRAGMA wal_checkpoint(TRUNCATE)`.
-    """
-    connection = engine.raw_connection()
-    try:
-        cursor = connection.cursor()
-        page = cursor.execute("PRAGMA page_size").fetchone()[0]
-        _, frames, _ = cursor.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-    except sqlite3.Error:
-        return False
-    finally:
-        connection.close()
-    return log_size(engine) >= (_LOG_HEADER + frames * (_FRAME_HEADER + page) if frames > 0 else 0)
-
-
-def prepare_creation(engine: sa.Engine) -> None:
-    """Give a file a write-ahead log, which it keeps: readers and a writer then do not wait for each other.
-
-    SQLite does not wait for other processes that are doing the same, so this function does.
+    With a log a ledger is three files, one of them memory that processes share, and whoever can write any of them makes
+    charges vanish for all. With a journal it is the file itself between two transactions.
     """
     if engine.dialect.name != "sqlite":
         return
     deadline = time.monotonic() + PATIENCE
     connection = engine.raw_connection()
     try:
-        while True:
+        while True:  # SQLite does not wait for other processes here
             try:
-                connection.cursor().execute("PRAGMA journal_mode = WAL")
+                connection.cursor().execute(f"PRAGMA journal_mode = {_JOURNAL}")
                 return
             except sqlite3.OperationalError as error:
                 if "locked" not in str(error) or time.monotonic() > deadline:
@@ -109,8 +68,16 @@ def prepare_creation(engine: sa.Engine) -> None:
         connection.close()
 
 
+def keeps_log(connection: sa.Connection) -> bool:
+    """Whether somebody gave the file a write-ahead log, as this transaction sees it."""
+    if connection.dialect.name != "sqlite":
+        return False
+    connection.exec_driver_sql("PRAGMA schema_version").scalar_one()  # reads the file, and so how it is kept
+    return bool(connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() != _JOURNAL)
+
+
 def set_up_transaction(connection: sa.Connection, *, writing: bool) -> None:
-    """Whoever only reads sees one moment, and on a file does not wait for writers."""
+    """Whoever only reads sees one moment, and on a file waits only while a charge is being put on the disk."""
     connection.execution_options(**{_READING: not writing})
     if not writing and connection.dialect.name == "postgresql":
         connection.execution_options(isolation_level="REPEATABLE READ")
@@ -174,7 +141,7 @@ def _make_empty(path: Path) -> None:
 def _set_up_file(connection: Any, _record: Any) -> None:
     """Commits return when they are on the disk; transactions begin where this library begins them."""
     connection.isolation_level = None  # the driver begins nothing by itself
-    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA synchronous = EXTRA")
     connection.execute("PRAGMA foreign_keys = ON")
 
 

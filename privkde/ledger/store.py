@@ -24,11 +24,9 @@ from privkde.ledger.connecting import (
     damage,
     engine_for,
     file_at,
-    identity,
+    keeps_log,
+    leave_log,
     lock_creation,
-    log_is_whole,
-    log_size,
-    prepare_creation,
     reason,
     set_up_transaction,
 )
@@ -190,14 +188,9 @@ class Store:
         self._key = require_ledger_key(key)
         self._engine, self.shown = engine_for(where, create=create)
         self._checked, self._place = NOTHING, Path(where).absolute()
-        self._file: tuple[int, ...] | None = None
-        self._log_size = 0
-        found = file_at(self._engine, self._place)  # before a connection opens it: no other is opened unnoticed
+        self._file = file_at(self._engine, self._place)  # before a connection opens it: no other is opened unnoticed
         try:
             self._prepare(create=create)
-            opened = identity(self._engine, self._place)  # its connection stays open, and so does the log
-            self._file = opened if opened is not None and opened[:2] == found else None
-            self._require_same_file("nothing was charged")
             self.verify()
         except BaseException:
             self.close()
@@ -257,36 +250,29 @@ class Store:
 
     @contextmanager
     def _begun(self, *, writing: bool) -> Iterator[sa.Connection]:
-        opened = self._file is not None
-        if opened:
-            self._require_same_file("nothing was charged")
+        self._require_same_file("nothing was charged")
         with self._translated(), self._engine.connect() as connection:
             set_up_transaction(connection, writing=writing)
             with connection.begin():
+                if keeps_log(connection):
+                    raise self._replaced("nothing was charged")
                 yield connection
-        if opened:
-            self._require_same_file("what was just written may be lost")
+        self._require_same_file("what was just written may be lost")
 
     def _require_same_file(self, outcome: str) -> None:
         """Refuse a file that was put in the place of the one that was opened: what is written would be lost.
 
         An open file is still read and written after it lost its name, so this is looked at before and after.
         """
-        if self._file is None or identity(self._engine, self._place) != self._file or self._log_is_cut():
-            raise LedgerAlteredError(
-                f"the file of ledger {self.shown!r} or its log was replaced, removed, cut or given a second name (a"
-                f" hard link) while it was open; {outcome}, and so may be what was charged since. Stop all that use it,"
-                " look at what is there with `privkde budget verify --head`, and charge again what is missing."
-            )
+        if self._file is None or file_at(self._engine, self._place) != self._file:
+            raise self._replaced(outcome)
 
-    def _log_is_cut(self) -> bool:
-        size = log_size(self._engine)
-        if size < self._log_size:
-            with self._translated():
-                if not log_is_whole(self._engine):
-                    return True
-        self._log_size = size
-        return False
+    def _replaced(self, outcome: str) -> LedgerAlteredError:
+        return LedgerAlteredError(
+            f"the file of ledger {self.shown!r} was replaced, removed, given a second name (a hard link) or a"
+            f" write-ahead log while it was open; {outcome}, and so may be what was charged since. Stop all that use"
+            " it, look at what is there with `privkde budget verify --head`, and charge again what is missing."
+        )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -305,15 +291,15 @@ class Store:
 
     def _prepare(self, *, create: bool) -> None:
         """Create the tables if they are missing, and refuse those of another version."""
-        with self._begun(writing=False) as connection:
-            version = _stored_version(connection)
-            if version is None:
-                self._refuse_creation(connection, create=create)
-            elif version == VERSION and not sa.inspect(connection).has_table(_head.name):
-                raise self._chain.altered(f"its table {_head.name!r} is missing")
+        with self._translated():
+            with self._engine.connect() as connection, connection.begin():
+                version = _stored_version(connection)
+                if version is None:
+                    self._refuse_creation(connection, create=create)
+                elif version == VERSION and not sa.inspect(connection).has_table(_head.name):
+                    raise self._chain.altered(f"its table {_head.name!r} is missing")
+            leave_log(self._engine)
         if version is None:
-            with self._translated():
-                prepare_creation(self._engine)
             with self._begun(writing=True) as connection:
                 lock_creation(connection)
                 version = _stored_version(connection)  # another process may have been faster
