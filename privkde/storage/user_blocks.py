@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 BLOCK_ENTRIES = 1 << 20
 """Entries (users × instances) of one block: 4 MB of features. In smaller blocks, threads wait for each other more than
 they work; measured by `make bench`."""
-LEAST_ROWS, MOST_ROWS = 32, 2048
+LEAST_ROWS, MOST_ROWS = 16, 2048
 
 _controller = cache(ThreadpoolController)
 """Finding the BLAS libraries takes a millisecond; once is enough."""
