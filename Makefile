@@ -46,6 +46,7 @@ bench: $(VENV)/.installed-test ## Measure starts, a year of releases, the accoun
 	$(BIN)/python -m benchmarks.imports
 	$(BIN)/python -m benchmarks.weeks
 	$(BIN)/python -m benchmarks.accountant
+	$(BIN)/python -m benchmarks.certificates --speed
 	$(BIN)/python -m benchmarks.protocol
 	$(BIN)/python -m benchmarks.service
 	$(BIN)/python -m benchmarks.load

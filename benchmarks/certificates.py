@@ -1,7 +1,8 @@
-"""Does every plan that the planner returns certify? A grid of requests, each planned and proved.
+"""Does every plan that the planner returns certify, and how long does it take? A grid of requests, planned and proved.
 
 python -m benchmarks.certificates                     all requests, on two processes
 python -m benchmarks.certificates --every 10          one of ten
+python -m benchmarks.certificates --speed             three large plans, one after the other, with times
 python -m benchmarks.certificates --output FILE.json  also every row; docs/results/certificates.json is such a file
 """
 
@@ -64,6 +65,14 @@ OTHERS: tuple[Row, ...] = (
 )
 
 
+LARGE: tuple[tuple[str, int, Row], ...] = (
+    ("README's plan", 10, {"users": 30_000, "dim": 768, "repetitions": 768, "epsilon": 2.0, "delta": 1e-6}),
+    ("joint labels, 10⁵ coordinates", 20, {"users": 30_000, "dim": 430, "classes": 10, "epsilon": 1.0, "delta": 1e-6}),
+    ("10⁹ users", 60, {"users": 10**9, "dim": 768, "repetitions": 768, "epsilon": 2.0, "delta": 1e-6}),
+)
+"""Name, the seconds of one core that a proof should take at most, and the request."""
+
+
 def requests() -> Iterator[Row]:
     """All kernels with all protocols at all scales, then other rungs, labels, schedules and colluders at each scale."""
     for scale, kernel, protocol in itertools.product(SCALES, KERNELS, PROTOCOLS):
@@ -99,8 +108,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only each N-th request")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument("--speed", action="store_true", help="three large plans, with times")
     parser.add_argument("--output", type=Path, metavar="FILE.json")
     parsed = parser.parse_args()
+    if parsed.speed:
+        speed()
+        return
     if parsed.output is not None:
         require_writable(parsed.output)
     asked, rows, start = list(requests())[:: parsed.every], [], time.monotonic()
@@ -114,6 +127,16 @@ def main() -> None:
     if parsed.output is not None:
         origin = about("python -m benchmarks.certificates", [], time.monotonic() - start)
         write(parsed.output, {"about": [origin], "rows": rows})
+
+
+def speed() -> None:
+    """Processor time of the proofs of large plans."""
+    table = Table("plan", "ε at least", "proved ε", "claimed", "seconds", "goal", title="Proofs, one core")
+    for name, goal, request in LARGE:
+        row = tried(request)
+        numbers = (f"{row[which]:.6g}" for which in ("lower", "upper", "claimed"))
+        table.add_row(name, *numbers, f"{row['seconds']['certificate']:.1f}", str(goal))
+    Console().print(table)
 
 
 def show(rows: list[Row]) -> None:

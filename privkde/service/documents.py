@@ -117,7 +117,10 @@ class Claim(TypedDict):
 
 
 class Proved(TypedDict):
-    """Bounds that are proved; `upper_epsilon` null where none is. `label_epsilon` comes on top, except in `epsilon`."""
+    """Bounds that are proved; `upper_epsilon` null where none is.
+
+    Where labels are separate, all but `epsilon` speak of the features.
+    """
 
     holds: bool
     epsilon: float | None

@@ -18,12 +18,12 @@ import flint
 from flint import ctx
 
 import privkde
-from accounting import InvalidInputError, Plan, PrivkdeError
+from accounting import Contract, InvalidInputError, Plan, PrivkdeError
 from accounting.errors import require_integer, require_quantity, require_text
 from accounting.guarantee import Adjacency, View
 from verification.certified.balls import TooLargeError, above, below, exact
 from verification.certified.checker import Lower, Upper, bits_for, upper
-from verification.certified.neighbors import Moves, Neighbors, neighbors
+from verification.certified.neighbors import Moves, Neighbors, contracts, neighbors
 from verification.certified.witness import Witness
 from verification.twins import mechanism_twin
 
@@ -33,6 +33,8 @@ DIGITS = 8
 SHARES = (0.5, 0.75, 1.0, 1.25)
 """Where the curves have points: multiples of the claimed ε."""
 MOST_INSTANCES = 2**63 - 1
+LONGEST_TEXT = 100
+"""Characters of a version or a time."""
 NO_PROTECTION = 700.0
 """An ε above which nothing is promised, whatever δ: e^ε is not a double."""
 
@@ -46,7 +48,8 @@ class Certificate:
 
     *What the accountant covers* (`neighbors.covered`) costs at most `upper_epsilon` and at least `covered_epsilon`.
     *The promise to people* is a supremum over records: at most `upper_epsilon`, and at least `lower_epsilon`, which two
-    records cost. With separate labels, `label_epsilon` comes on top of all three.
+    records cost. With separate labels, bounds and curves from above speak of the features: a whole record costs at most
+    `label_epsilon` more.
     """
 
     plan_sha256: str
@@ -62,7 +65,7 @@ class Certificate:
     covered_epsilon: float
     lower_epsilon: float
     upper_curve: Curve
-    """Points (ε, δ) that hold for all records."""
+    """Points (ε, δ) that hold for all records, or with separate labels for all features."""
     lower_curve: Curve
     """Points (ε, δ) that two records attain."""
     neighbors: Mapping[str, Any]
@@ -159,8 +162,8 @@ class Certificate:
                 neighbors=_moved(data["neighbors"]),
                 witness=None if data["witness"] is None else Witness.from_json(data["witness"]),
                 notes=tuple(require_text("note", note) for note in data["notes"]),
-                versions={str(name): require_text("version", value) for name, value in data["versions"].items()},
-                made=require_text("made", data["made"]),
+                versions={name: _short_text(f"versions.{name}", data["versions"][name]) for name in _versions()},
+                made=_short_text("made", data["made"]),
             )
             agrees = found.to_json() == data
         except PrivkdeError:
@@ -179,6 +182,22 @@ class Certificate:
 
 def _quantity_or_none(name: str, value: Any) -> float | None:
     return None if value is None else float(require_quantity(name, value))
+
+
+def _short_text(name: str, value: Any) -> str:
+    if len(text := require_text(name, value)) > LONGEST_TEXT:
+        raise InvalidInputError(f"{name} has {len(text):,} characters, more than {LONGEST_TEXT}; make it again.")
+    return text
+
+
+def _versions() -> dict[str, str]:
+    """Of what makes a certificate."""
+    return {
+        "privkde": privkde.__version__,
+        "python-flint": flint.__version__,
+        "FLINT": flint.__FLINT_VERSION__,
+        "Python": platform.python_version(),
+    }
 
 
 def _curve(name: str, points: Any) -> Curve:
@@ -209,7 +228,7 @@ def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Claim:
-    """What a plan's document promises, as the certificate reads it."""
+    """What a plan promises against everybody who sees all messages, and so against who sees less."""
 
     features: float
     label: float
@@ -218,35 +237,69 @@ class _Claim:
 
     @staticmethod
     def of(plan: Plan) -> _Claim:
-        """The strongest number wherever the document says the same thing twice."""
+        """What its request asks for; no promise of the document may say more."""
         request = plan.request
-        _require_declared(plan)
-        communicated = [g for g in plan.guarantees if g.view is View.COMMUNICATION]
-        features = min([request.kde_epsilon, *(g.epsilon for g in communicated[:1])])
-        whole = [g.epsilon for g in communicated if g.adjacency is Adjacency.RECORD]
-        label = Fraction(request.label_epsilon or 0.0) * request.releases
-        spends = mechanism_twin(plan).spends_delta
-        return _Claim(
+        spends, labels = mechanism_twin(plan).spends_delta, [request.label_epsilon or 0.0] * request.releases
+        if spends and not request.delta:
+            raise InvalidInputError(
+                f"bitsum={plan.bitsum!r} keeps no promise with delta=0; plan 'pure', or a larger delta."
+            )
+        label, features = sum(map(Fraction, labels)), request.kde_epsilon
+        claim = _Claim(
             features=features,
             label=float(label) if Fraction(float(label)) >= label else math.nextafter(float(label), math.inf),
-            total=min([request.epsilon, *whole] if label else [features]),
-            delta=min([float(request.delta), *(g.delta for g in communicated[:1])]) if spends else 0.0,
+            total=min(request.epsilon, math.fsum([features, math.fsum(labels)])) if label else features,
+            delta=float(request.delta) if spends else 0.0,
         )
+        _require_declared(plan)
+        return claim
+
+    def contradictions(self, plan: Plan) -> Iterator[str]:
+        """What of a plan's document is not what was planned: nothing is proved of such a document.
+
+        No promise may be stronger than the request asks for, and every parameter is what it follows from. Local views
+        and single bits are not covered. The label's response is taken at the ε that the request names.
+        """
+        request, twin = plan.request, mechanism_twin(plan)
+        yield from twin.unfounded(plan.parameters)
+        used: dict[str, float | int | None] = {
+            **plan.parameters,
+            "moment_weight": request.moment_weight or 0.0,
+            "classes": request.classes,
+            "label_epsilon": request.label_epsilon,
+            "releases": request.releases,
+        }
+        parts = list(contracts(plan.contract))
+        yield from (sentence for part in parts for sentence in _misdeclared(part, used))
+        labels = math.fsum([request.label_epsilon or 0.0] * request.releases)
+        asked = {Adjacency.RECORD: (self.total, self.delta), Adjacency.FEATURES: (self.features, self.delta)}
+        asked[Adjacency.LABEL] = (labels, 0.0) if labels else asked[Adjacency.RECORD]
+        for promise in (*plan.guarantees, *(g for part in parts for g in part.guarantees)):
+            if promise.is_empty or promise.view is View.LOCAL or promise.adjacency is Adjacency.BIT:
+                continue
+            epsilon, delta = asked[promise.adjacency]
+            if promise.epsilon < epsilon or promise.delta < delta:
+                yield (
+                    f"the plan promises ε = {promise.epsilon:.8g} at δ = {promise.delta:g} for {promise.adjacency}, and"
+                    f" its request asks for {epsilon:.8g} at {delta:g}"
+                )
+
+
+def _misdeclared(contract: Contract, used: Mapping[str, Any]) -> Iterator[str]:
+    """Parameters of a contract that are not those that are used."""
+    for name, value in used.items():
+        said = contract.parameters.get(name, value)
+        if said != value:
+            yield f"the plan's contract declares {name}={said!r}, and the parties use {value!r}"
 
 
 def _require_declared(plan: Plan) -> None:
     """Raise if the contract declares other bounds than the parties take from the request and hold each other to."""
-    facts, parts = plan.request.facts(), [plan.contract]
+    facts = plan.request.facts()
     used = {"bound": facts.bound, "size_weight": facts.size_weight, "squared_shift": facts.touched_once.shift_budget}
-    for part in parts:
-        parts += part.parts
-        for name, value in used.items():
-            said = part.parameters.get(name, value)
-            if said != value:
-                raise InvalidInputError(
-                    f"the plan's contract declares {name}={said!r}, and the parties use {value!r}; it was altered: plan"
-                    " again."
-                )
+    for part in contracts(plan.contract):
+        for sentence in _misdeclared(part, used):
+            raise InvalidInputError(f"{sentence}; it was altered: plan again.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -331,6 +384,8 @@ def _without_delta(plan: Plan, claim: _Claim, reach: Neighbors) -> Certificate:
 
 
 def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, **numbers: Any) -> Certificate:
+    if wrong := tuple(claim.contradictions(plan)):
+        numbers |= {"upper_epsilon": None, "upper_curve": (), "notes": (*numbers["notes"], *wrong)}
     return Certificate(
         plan_sha256=plan.sha256(),
         claimed_epsilon=claim.features,
@@ -338,12 +393,7 @@ def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, **numbers: Any) ->
         total_epsilon=claim.total,
         delta=claim.delta,
         neighbors=_described(reach),
-        versions={
-            "privkde": privkde.__version__,
-            "python-flint": flint.__version__,
-            "FLINT": flint.__FLINT_VERSION__,
-            "Python": platform.python_version(),
-        },
+        versions=_versions(),
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **numbers,
     )
@@ -372,6 +422,7 @@ def recheck(plan: Plan, certificate: Certificate) -> Iterator[str]:
     if said != (claim.features, claim.label, claim.total, claim.delta):
         yield "the certificate's claim is not the plan's"
         return
+    yield from (wrong := list(claim.contradictions(plan)))
     bits = bits_for(claim.delta)
     if certificate.witness is not None and certificate.witness.bits != bits:
         yield f"the witness has {certificate.witness.bits} bits, and the checker works with {bits} at this δ"
@@ -383,10 +434,15 @@ def recheck(plan: Plan, certificate: Certificate) -> Iterator[str]:
             return
         if claim.delta == 0.0:
             again = _without_delta(plan, claim, reach)
+            notes = again.notes
             if _numbers(again) != _numbers(certificate):
                 yield "the losses of one instance are not those of the certificate"
         else:
-            yield from _disproved(_Checked.of(plan, claim, reach, certificate.witness), certificate)
+            checked = _Checked.of(plan, claim, reach, certificate.witness)
+            notes = (*checked.notes, *wrong)
+            yield from _disproved(checked, certificate)
+    if notes != certificate.notes:
+        yield "the notes are not what the checker says"
     if not certificate.proves:
         yield certificate.headline
 

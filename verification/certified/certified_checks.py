@@ -106,7 +106,7 @@ def certified_bound(subject: Subject, effort: Effort, seed: int) -> Finding:
 
 CURVE = (
     "curve: points (ε, δ) below the true profile, which two records attain, then points above it, which hold for all"
-    " records"
+    " records (with separate labels: for their features)"
 )
 
 

@@ -27,14 +27,14 @@ from verification.certified.squared_shifts import (
     any_data_cutting,
     coin_cutting,
 )
-from verification.certified.witness import Grid, Witness
+from verification.certified.witness import FARTHEST, MOST_POINTS, Grid, Witness
 from verification.twins import mechanism_twin
 from verification.twins.mechanism_twin import MechanismTwin
 
 TAIL_SHARE = 1e-7
 """Share of δ that mass outside the windows may cost."""
-POINTS_PER_DEVIATION, LEAST_POINTS, MOST_GRID = 32, 100, 1500
-"""Points of a grid of losses in a standard deviation of one instance's loss, and at least and at most."""
+POINTS_PER_DEVIATION, LEAST_POINTS = 32, 100
+"""Points of a grid of losses in a standard deviation of one instance's loss, and at least."""
 FINEST_CELLS, WIDE = 1024, 16
 """Finest cells of the others' data, about; and how many of them make a wide one, which is tried first."""
 LARGEST_WINDOWS = 2e6
@@ -116,8 +116,8 @@ def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
             break
     if end <= 0.0:
         return Grid(step=1.0, points=1)
-    deviation = math.sqrt(deviation / weight)
-    points = min(max(math.ceil(POINTS_PER_DEVIATION * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_GRID)
+    end, deviation = min(end, 0.99 * FARTHEST), math.sqrt(deviation / weight)
+    points = min(max(math.ceil(POINTS_PER_DEVIATION * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_POINTS)
     return Grid(step=end * (1.0 + 1e-12) / points, points=points)
 
 
@@ -147,7 +147,7 @@ class Upper:
 
     def epsilon(self, delta: float, guess: float) -> float:
         """About the least ε whose δ(ε) is surely at most `delta`."""
-        target, high = exact(delta), max(guess, 1e-3)
+        target, high = exact(delta), max(guess, 1e-9)
         while not self.delta(high) <= target:
             high *= 2.0
             if high > 1e4:

@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 POINTS_PER_DEVIATION = 12
 REACH = 9.0
 """Standard deviations of the sum, besides its mean, that are kept."""
+LEAST_REACH = 330.0
+"""Standard deviations of one copy up to which its losses are told apart, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,10 @@ class LowerProfile:
 
 
 def _rounded(laws: TwoLaws, times: int) -> Sums:
-    """Losses of outcomes that both laws list, rounded to the nearest point of a grid that suits their deviation."""
+    """Losses of outcomes that both laws list, rounded to the nearest point of a grid that suits their deviation.
+
+    Losses beyond what a sum of so many may reach count as the largest or smallest one within.
+    """
     losses, weights = [], []
     for p, q in zip(laws.one, laws.zero, strict=True):
         one, zero = float(p), float(q)
@@ -88,8 +93,9 @@ def _rounded(laws: TwoLaws, times: int) -> Sums:
         weights.append(min(one, zero))
     square = sum(w * x * x for w, x in zip(weights, losses, strict=True) if w > 0.0)
     step = max(math.sqrt(square / sum(weights)) / POINTS_PER_DEVIATION, 1e-12)
+    furthest = step * POINTS_PER_DEVIATION * max(LEAST_REACH, REACH * math.sqrt(times))
     finite = [x for x in losses if math.isfinite(x)]
-    low, high = min(finite), max(finite)
+    low, high = max(min(finite), -furthest), min(max(finite), furthest)
     places = [round(min(max(x, low), high) / step) for x in losses]
     first, length = min(places), max(places) - min(places) + 1
     sums = Sums(first, [ZERO] * length, [ZERO] * length)

@@ -52,6 +52,8 @@ def neighbors(plan: Plan) -> Neighbors:
     Where the rung counts on the others' roundings as well, it speaks of records only: what they attain is used.
     """
     request, kernel, said = plan.request, kernel_twin(plan), partial(declared, plan.contract)
+    if request.joint and request.padded is None:
+        raise InvalidInputError("the plan's request leaves open what a plan decides; load it from its document.")
     moving, largest, times = kernel.moving(request.dim, request.repetitions), kernel.largest_shift, request.releases
     if request.joint and request.padded:
         return _of_records(plan)
@@ -101,13 +103,14 @@ def _of_records(plan: Plan) -> Neighbors:
 
 def declared(contract: Contract, name: str) -> float:
     """The first parameter of this name in the contract's tree, which is part of the plan's document."""
-    for part in _tree(contract):
+    for part in contracts(contract):
         if name in part.parameters:
             return float(part.parameters[name])
     raise InvalidInputError(f"the plan's contract does not declare {name!r}.")
 
 
-def _tree(contract: Contract) -> Iterator[Contract]:
+def contracts(contract: Contract) -> Iterator[Contract]:
+    """A contract and its parts, and theirs."""
     yield contract
     for part in contract.parts:
-        yield from _tree(part)
+        yield from contracts(part)

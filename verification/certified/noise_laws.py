@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from accounting.errors import InvalidInputError, require_integer
 from verification.certified.balls import ONE, ZERO, Ball, Balls, TooLargeError, convolved, exact, total
 
-MOST_MASSES = 1_000_000
+MOST_MASSES = 2_000_000
 MOST_SHAPES = 8
 
 
@@ -77,6 +77,12 @@ class LossBounds:
     notes: tuple[str, ...]
 
 
+def _require_room(masses: int) -> None:
+    """Raise if a law needs more memory and time than it may."""
+    if masses > MOST_MASSES:
+        raise TooLargeError(f"a law needs more than {MOST_MASSES:,} masses")
+
+
 def _window(
     mode: int, at_mode: Ball, ratio: Callable[[int], Ball], *, low: int, high: int | None, tail: float
 ) -> Masses:
@@ -92,8 +98,7 @@ def _window(
             size, shrink = float(mass), float(factor)
             if shrink < 1.0 and size * shrink <= tail * (1.0 - shrink):
                 break
-            if len(masses) > MOST_MASSES:
-                raise TooLargeError(f"a law needs more than {MOST_MASSES:,} masses")
+            _require_room(len(masses))
         return masses
 
     down, up = outwards(-1), outwards(1)
@@ -165,7 +170,8 @@ def three_negative_binomials(
     require_integer("noise_shape", noise_shape, low=1, high=MOST_SHAPES)
     _require_probability("continue_probability", p)
     square, current = p * p, list(flood.values)
-    more = math.ceil(math.log(tail) / (2.0 * math.log(float(p)))) + 2 if float(p) > 0.0 else 1
+    more = math.ceil(math.log(tail) / (2.0 * math.log(float(p)))) + 2
+    _require_room((len(current) + more) * (2 * noise_shape - 1))
     current += [ZERO] * more
     filtered = []
     for _ in range(2 * noise_shape - 1):
@@ -221,6 +227,7 @@ def _plane(k: int, p: Ball, filtered: list[Balls], tail: float, downwards: bool)
     columns = _Columns.of(filtered, _group_starts([float(value) for value in filtered[0]]))
     before, front, laws = columns.shifted(), (ONE - p) ** (2 * k), TwoLaws(one=[], zero=[])
     reach = len(negative_binomial(exact(k), p, tail).values) + 1
+    _require_room((reach + 2) * 2 * len(columns.starts))
     rows = [[front * p**d * c for c in _coefficients(d, k)] for d in range(reach + 2)]
     for d in range(reach + 1):
         if d:  # u > v

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,11 +22,13 @@ from verification.certified.witness import Cutting
 
 Floats = NDArray[np.float64]
 
-INTERVALS, PARTS = 64, 12
-"""Intervals of shifts, and the parts of each in which the line above its moments is bounded."""
+INTERVALS, PARTS = 48, 12
+"""Intervals of shifts at first, and the parts of each in which the line above its moments is bounded."""
+ROUNDS = 16
+"""How often the worst interval of shifts is halved."""
 SMALLEST_SHIFT = 0.02
 """The end of the lowest interval, as a share of T."""
-CUTS = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
+CUTS = ((1e-4, 0.0), (1e-3, 0.0), (5e-3, 0.0), (0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly in the shifts."""
 ORDERS: Floats = np.exp(np.linspace(math.log(1.2), math.log(6000.0), 60))
 """Where the search for an order begins."""
@@ -48,7 +51,8 @@ class Budget:
 
     def edges(self) -> list[float]:
         """Ends of the intervals that cover (0, T]."""
-        return [0.0, *(self.largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, INTERVALS)).tolist()]
+        between = self.largest_shift * np.geomspace(SMALLEST_SHIFT, 1.0, INTERVALS)[:-1]
+        return sorted([0.0, *between.tolist(), self.largest_shift])
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +151,15 @@ class Corners:
 
     def rate(self, order: float, budget: Budget, cut: Cut) -> Ball:
         """K(α): a bound on ln M(α)/t² − (α−1)ι/t for both corners and all t ≤ T; infinite if nothing is bounded."""
-        largest = ZERO
-        for away in (False, True):
-            for below, above in itertools.pairwise(budget.edges()):
-                threshold = self.threshold(away, below, above, cut)
-                if math.isnan(threshold) or not cut.allows(self.checked_loss(away, above, threshold), below):
-                    return exact(math.inf)
-                moments = Moments(*self.cut_gains(away, threshold), 1.0 - order if away else order)
-                largest = largest.max(moments.largest(below, above))
-        return largest
+        toward, away = (_worst(partial(self._rate, order, cut, way), budget.edges(), ROUNDS) for way in (False, True))
+        return toward.max(away)
+
+    def _rate(self, order: float, cut: Cut, away: bool, below: float, above: float) -> Ball:
+        """The same for one corner and the shifts of one interval."""
+        threshold = self.threshold(away, below, above, cut)
+        if math.isnan(threshold) or not cut.allows(self.checked_loss(away, above, threshold), below):
+            return exact(math.inf)
+        return Moments(*self.cut_gains(away, threshold), 1.0 - order if away else order).largest(below, above)
 
     def rough_rates(self, orders: Floats, budget: Budget, cut: Cut) -> Floats:
         """About K(α) for many orders, by doubles."""
@@ -171,6 +175,22 @@ class Corners:
                     rates = np.log1p(lower @ grown) / above**2
                     worst = np.maximum(worst, np.where(np.isnan(rates), np.inf, rates))
         return worst
+
+
+def _worst(bound: Callable[[float, float], Ball], edges: list[float], rounds: int) -> Ball:
+    """The largest bound(below, above) over the intervals between edges; in each round the worst interval is halved."""
+    intervals = list(itertools.pairwise(edges))
+    values = [bound(*interval) for interval in intervals]
+    for _ in range(rounds):
+        i = max(range(len(values)), key=lambda j: float(values[j]))
+        below, above = intervals[i]
+        middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
+        intervals[i : i + 1] = [(below, middle), (middle, above)]
+        values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
+    largest = ZERO
+    for value in values:
+        largest = largest.max(value)
+    return largest
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,10 +280,11 @@ class AnyData:
 
 def any_data_cutting(corners: Corners, budget: Budget, delta: float) -> Cutting:
     """The order and the cut that promise the least ε at δ."""
-    best = (math.inf, 2.0, Cut(0.0, 0.0))
+    best, infinite = (math.inf, 2.0, Cut(0.0, 0.0)), float(corners.infinite * budget.summed)
     for share, linear in CUTS:
-        cut = Cut.spending(share * delta, linear, budget)
-        best = min(best, _best_order(corners, budget, cut, (1.0 - share) * delta), key=lambda one: one[0])
+        cut, left = Cut.spending(share * delta, linear, budget), (1.0 - share) * delta
+        left = left - infinite if left > infinite else left  # else nothing is bounded at δ, but at a larger one
+        best = min(best, _best_order(corners, budget, cut, left), key=lambda one: one[0])
     _, order, cut = best
     return Cutting(orders=(order,), square=cut.square, linear=cut.linear)
 
@@ -323,21 +344,11 @@ class UnitBall:
     def delta(self, epsilon: float) -> Ball:
         """The bound on δ(ε), over all shifts of the exceptional instance."""
         edges = self.rest.budget.edges()
-        intervals = list(itertools.pairwise(edges[:: INTERVALS // PEELED_INTERVALS] + edges[-1:]))
-        intervals = [(u, v) for u, v in intervals if u < v]
-        values = [self._peeled(u, v, epsilon) for u, v in intervals]
-        for _ in range(PEELED_ROUNDS):
-            i = max(range(len(values)), key=lambda j: float(values[j]))
-            u, v = intervals[i]
-            middle = math.sqrt(u * v) if u > 0.0 else v / 2.0
-            intervals[i : i + 1] = [(u, middle), (middle, v)]
-            values[i : i + 1] = [self._peeled(a, b, epsilon) for a, b in intervals[i : i + 2]]
-        worst = ZERO
-        for value in values:
-            worst = worst.max(value)
+        few = edges[: -1 : INTERVALS // PEELED_INTERVALS] + edges[-1:]
+        worst = _worst(partial(self._peeled, epsilon), few, PEELED_ROUNDS)
         return self.failure * self.rest.budget.instances + self.rest.spent + worst
 
-    def _peeled(self, below: float, above: float, epsilon: float) -> Ball:
+    def _peeled(self, epsilon: float, below: float, above: float) -> Ball:
         """E over both corners at `above`, with what shifts of `below` or more leave of Δ²."""
         left = (self.rest.budget.squared_shift - exact(below) * exact(below)).max(ZERO)
         rests = [line.log_rest(left) for line in self.rest.lines]

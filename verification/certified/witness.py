@@ -12,7 +12,9 @@ from typing import Any
 
 from accounting.errors import require_integer, require_real
 
-MOST_BITS, MOST_POINTS, MOST_ORDERS = 8192, 4_000, 64
+MOST_BITS, MOST_POINTS, MOST_ORDERS = 8192, 1_500, 64
+FARTHEST = 10_000.0
+"""Losses may reach so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class Grid:
     def __post_init__(self) -> None:
         require_real("step", self.step, low=0.0, high=1e6)
         require_integer("points", self.points, low=1, high=MOST_POINTS)
+        require_real("step·points", self.step * self.points, low=0.0, high=FARTHEST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,11 +75,12 @@ def draw_profile(plan: Plan, curves: Mapping[str, Points], evidence: ShownEviden
             label = f"{name} (used)" if used else name
             width, alpha = (2.6, 1.0) if used else (1.3, 0.7)
             axes.plot(*_split(curve), label=label, color=color, linestyle=style, linewidth=width, alpha=alpha)
+        whom = "all records" if plan.request.label_response() is None else "all vectors"
         square = {"marker": "s", "linestyle": "none", "color": GREEN, "zorder": 4}
         for curve in evidence.below.values():
             axes.plot(*_split(curve), label="proved for two records: ≥", markersize=6, **square)
         for curve in evidence.above.values():
-            axes.plot(*_split(curve), label="proved for all records: ≤", fillstyle="none", **square)
+            axes.plot(*_split(curve), label=f"proved for {whom}: ≤", fillstyle="none", **square)
         for shown in evidence.attacks:
             if shown.drawn:
                 axes.plot(*_split(shown.curve), "^", label="attack: at least", color=ORANGE, markersize=6, zorder=4)

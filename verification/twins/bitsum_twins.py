@@ -68,6 +68,10 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
 
     name: ClassVar[str] = "3nb"
     reads_difference: ClassVar[bool] = True
+    shares: ClassVar[Mapping[str, str]] = {
+        "noise_shape_per_user": "noise_shape",
+        "flood_shape_per_user": "flood_shape",
+    }
 
     transparent: ClassVar[Mapping[str, float | int]] = {
         "continue_probability": 0.25,
@@ -108,6 +112,7 @@ class PoissonTwin(MechanismTwin):
     """Poisson(λ) ones, Poisson(λ/n) of them from every user."""
 
     name: ClassVar[str] = "poisson"
+    shares: ClassVar[Mapping[str, str]] = {"mean_per_user": "total_mean"}
 
     transparent: ClassVar[Mapping[str, float | int]] = {"total_mean": 1.5}
 
@@ -123,6 +128,7 @@ class NegativeBinomialTwin(MechanismTwin):
     """NB(r, p) ones, NB(r/n, p) of them from every user."""
 
     name: ClassVar[str] = "negative-binomial"
+    shares: ClassVar[Mapping[str, str]] = {"shape_per_user": "shape"}
 
     transparent: ClassVar[Mapping[str, float | int]] = {"shape": 1.5, "continue_probability": 0.25}
 

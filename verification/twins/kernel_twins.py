@@ -6,6 +6,7 @@ import abc
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
@@ -156,7 +157,7 @@ class IdentityTwin(_InnerProduct):
 
     def attained(self, declared: Declared, dim: int, moving: int) -> int:
         """±R in each of ⌊1/R²⌋ coordinates has norm at most 1."""
-        return min(moving, math.floor(1.0 / self._bound(declared) ** 2 + 1e-12))
+        return min(moving, math.floor(1 / Fraction(self._bound(declared)) ** 2))
 
     def unit_ball(self, declared: Declared) -> bool:
         """If nothing is clipped."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self, TypeVar
 
@@ -24,6 +24,8 @@ from verification.twins.noise_counts import NoiseCount
 
 Floats = NDArray[np.float64]
 Number = TypeVar("Number", float, NDArray[np.float64])
+LEAST_PARAMETER = 1e-300
+"""Smaller numbers have fewer digits than a double."""
 Outcomes = tuple[tuple[int, int, float], ...]
 """What may be sent: (ones, zeros, probability)."""
 
@@ -46,6 +48,9 @@ class MechanismTwin(abc.ABC):
     prediction_is_bound: ClassVar[bool] = False
     """Whether the library's prediction of the error is an upper bound instead of the exact value."""
 
+    shares: ClassVar[Mapping[str, str]] = {}
+    """What plans list of the noise of one user: the name, and that of the whole which n users share."""
+
     transparent: ClassVar[Mapping[str, float | int]]
     """Parameters for tests of the execution: every ingredient shows, and messages are few. The plan has the others."""
 
@@ -59,7 +64,17 @@ class MechanismTwin(abc.ABC):
         for name in names:
             if name not in parameters:
                 raise InvalidInputError(f"the plan's parameters lack {name!r}; plan again.")
+            if 0.0 < abs(parameters[name]) < LEAST_PARAMETER:
+                raise InvalidInputError(f"{name}={parameters[name]!r} is below {LEAST_PARAMETER:g}; plan again.")
         return cls(n_users=n_users, **{name: parameters[name] for name in names})
+
+    def unfounded(self, parameters: Mapping[str, float | int]) -> Iterator[str]:
+        """Parameters that neither belong to the definition nor follow from those that do, as sentences."""
+        known = dataclasses.asdict(self)
+        known |= {share: known[whole] / self.n_users for share, whole in self.shares.items()}
+        for name, value in parameters.items():
+            if known.get(name) != value:
+                yield f"the plan's parameters say {name}={value!r}, which does not follow from the others"
 
     # What a user sends
 

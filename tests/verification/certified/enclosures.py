@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from types import ModuleType
 from typing import Any
 
 from flint import ctx
 
+from accounting import Contract, Plan
 from tests.slow_twins import compose
 from verification.certified.balls import Ball, Balls, exact
 from verification.certified.noise_laws import TwoLaws
 from verification.exact.rational_twins import ExactPair
+from verification.twins import TWINS
 
 Stick = Callable[[Fraction], Fraction]
 """γ ↦ H_γ, exactly."""
@@ -75,6 +78,20 @@ def worst_stick(pairs: Sequence[ExactPair], times: int) -> Stick:
     ways = [way for pair in pairs for way in (pair.merged(), pair.reversed().merged())]
     joint = [compose(chosen) for chosen in itertools.combinations_with_replacement(ways, times)]
     return lambda gamma: max(pair.hockey_stick(gamma) for pair in joint)
+
+
+def with_parameters(plan: Plan, **changes: float) -> Plan:
+    """The plan with other parameters of its law, wherever its document states them or what follows from them."""
+    twin = TWINS[plan.bitsum]
+    parameters = {**plan.parameters, **changes}
+    parameters |= {share: parameters[whole] / plan.request.counted_users for share, whole in twin.shares.items()}
+    return replace(plan, parameters=parameters, contract=declaring(plan.contract, parameters))
+
+
+def declaring(contract: Contract, parameters: Mapping[str, float]) -> Contract:
+    """The contract with other values of the parameters that it and its parts declare."""
+    mine = {name: parameters.get(name, value) for name, value in contract.parameters.items()}
+    return replace(contract, parameters=mine, parts=tuple(declaring(part, parameters) for part in contract.parts))
 
 
 def planted(module: ModuleType, honest: str, wrong: str) -> Any:

@@ -6,14 +6,16 @@ import copy
 import dataclasses
 import json
 import math
+import tracemalloc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from accounting import InvalidInputError, Plan
-from accounting.contract import Contract
+from accounting.guarantee import Adjacency, Guarantee, View
 from tests.plans import plan_for
+from tests.verification.certified.enclosures import declaring, with_parameters
 from verification.certified import noise_laws
 from verification.certified.certificate import Certificate, certify, recheck
 
@@ -48,7 +50,7 @@ def planned(name: str) -> Plan:
 
 
 def altered(plan: Plan, factor: float, name: str) -> Plan:
-    return dataclasses.replace(plan, parameters={**plan.parameters, name: plan.parameters[name] * factor})
+    return with_parameters(plan, **{name: plan.parameters[name] * factor})
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -94,7 +96,7 @@ def test_much_less_noise_is_refuted(name: str, parameter: str, factor: float) ->
 def test_one_instance_too_few_is_not_proved() -> None:
     """The noise of a plan for fewer repetitions."""
     fewer = plan_for(**{**SMALL, "repetitions": 1})
-    found = certify(dataclasses.replace(planned("rr"), parameters=fewer.parameters))
+    found = certify(with_parameters(planned("rr"), **fewer.parameters))
     assert not found.proves
     assert found.refutes
 
@@ -103,7 +105,7 @@ def test_users_who_are_not_counted_on_do_not_count() -> None:
     """A plan for 30 users of whom 20 are counted on, with the noise of one that counts on all."""
     fewer = plan_for(**{**SMALL, "min_users": 20})
     assert certify(fewer).proves
-    assert not certify(dataclasses.replace(fewer, parameters=planned("rr").parameters)).proves
+    assert not certify(with_parameters(fewer, **planned("rr").parameters)).proves
 
 
 # --- altered documents ----------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def with_leaf(document: dict[str, Any], path: tuple[Any, ...], change: Any) -> d
     return found
 
 
-WORDS = ("made", "versions", "notes")
+WORDS = ("made", "versions")
 """Nothing is claimed by these."""
 UPPER, LOWER = ("upper_epsilon", "epsilon", "upper_curve"), ("covered_epsilon", "lower_epsilon", "lower_curve")
 
@@ -213,21 +215,143 @@ def test_certificates_of_other_plans_are_not_checked() -> None:
     assert list(recheck(dimmed, forged)), "its numbers do not follow for this plan"
 
 
-def lying(contract: Contract, name: str, value: float) -> Contract:
-    parameters = {**contract.parameters, **({name: value} if name in contract.parameters else {})}
-    return dataclasses.replace(
-        contract, parameters=parameters, parts=tuple(lying(p, name, value) for p in contract.parts)
-    )
-
-
 @pytest.mark.parametrize(("name", "value"), [("bound", 1.0), ("squared_shift", 1.0)])
 def test_contracts_that_declare_less_than_parties_use_are_refused(name: str, value: float) -> None:
     """R = 1 for features that are rounded with R = ½ would quarter Δ²."""
     plan = planned("shifts")
-    liar = dataclasses.replace(plan, contract=lying(plan.contract, name, value))
+    liar = dataclasses.replace(plan, contract=declaring(plan.contract, {name: value}))
     assert liar != plan
     with pytest.raises(InvalidInputError, match=name):
         certify(liar)
+
+
+def promising(plan: Plan, promise: Guarantee) -> list[Plan]:
+    """The plan with one more promise, in its own list or in its contract."""
+    longer = dataclasses.replace(plan.contract, guarantees=(*plan.contract.guarantees, promise))
+    part = dataclasses.replace(plan.contract, parts=(*plan.contract.parts, longer))
+    return [
+        dataclasses.replace(plan, guarantees=(*plan.guarantees, promise)),
+        dataclasses.replace(plan, contract=longer),
+        dataclasses.replace(plan, contract=part),
+    ]
+
+
+STRONGER = [
+    ("rr", Guarantee(epsilon=0.001, delta=1e-2, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION)),
+    ("rr", Guarantee(epsilon=2.0, delta=0.0, adjacency=Adjacency.FEATURES, view=View.MODEL)),
+    ("rr", Guarantee(epsilon=0.001, delta=1e-2, adjacency=Adjacency.LABEL, view=View.MODEL)),
+    ("label", Guarantee(epsilon=2.0, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)),
+    ("label", Guarantee(epsilon=1.9, delta=1e-2, adjacency=Adjacency.RECORD, view=View.MODEL)),
+    ("label", Guarantee(epsilon=0.01, delta=0.0, adjacency=Adjacency.LABEL, view=View.COMMUNICATION)),
+]
+
+
+@pytest.mark.parametrize(("name", "promise"), STRONGER, ids=str)
+def test_documents_that_promise_more_than_was_planned_are_not_proved(name: str, promise: Guarantee) -> None:
+    for plan in promising(planned(name), promise):
+        found = certify(plan)
+        assert not found.proves
+        assert not found.refutes
+        assert "and its request asks for" in found.headline
+        honest = certify(planned(name))
+        forged = dataclasses.replace(honest, plan_sha256=plan.sha256())
+        assert any("its request asks for" in sentence for sentence in recheck(plan, forged))
+
+
+def test_empty_and_weaker_promises_change_nothing() -> None:
+    for promise in (
+        Guarantee(epsilon=0.0, delta=1.0, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION),
+        Guarantee(epsilon=3.0, delta=0.1, adjacency=Adjacency.FEATURES, view=View.COMMUNICATION),
+    ):
+        for plan in promising(planned("rr"), promise):
+            assert certify(plan).proves
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value"),
+    [
+        ("poisson", "mean_per_user", 1e-9),
+        ("negative-binomial", "shape_per_user", 1e-9),
+        ("3nb", "flood_shape_per_user", 1e-9),
+        ("pure", "n_users", 10**6),
+        ("rr", "n_users", 10**6),
+        ("rr", "temperature", 1.0),
+    ],
+)
+def test_parameters_that_do_not_follow_are_not_proved(name: str, parameter: str, value: float) -> None:
+    """A contract tells users to draw by `mean_per_user`: with 1e-9 that is almost no noise."""
+    plan = planned(name)
+    found = certify(dataclasses.replace(plan, parameters={**plan.parameters, parameter: value}))
+    assert not found.proves
+    assert parameter in found.headline
+
+
+def test_contracts_that_declare_other_noise_are_not_proved() -> None:
+    plan = planned("rr")
+    found = certify(dataclasses.replace(plan, contract=declaring(plan.contract, {"flip_probability": 0.4})))
+    assert not found.proves
+    assert "flip_probability" in found.headline
+
+
+def test_notes_are_what_the_checker_says() -> None:
+    plan = planned("pure")
+    loud = dataclasses.replace(certify(plan), notes=("proved: ε ≤ 0.001 for everybody",))
+    assert list(recheck(plan, loud)) == ["the notes are not what the checker says"]
+
+
+def test_promises_without_delta_need_a_protocol_that_spends_none() -> None:
+    plan = planned("rr")
+    request = copy.copy(plan.request)
+    object.__setattr__(request, "delta", 0.0)
+    with pytest.raises(InvalidInputError, match="delta=0"):
+        certify(dataclasses.replace(plan, request=request))
+
+
+def test_small_claims_are_proved() -> None:
+    """ε = 4·10⁻⁴: the search for the least ε begins at the claim."""
+    found = certify(plan_for(**{**SMALL, "users": 3_000, "epsilon": 4e-4, "delta": 1e-3}))
+    assert found.proves, found.headline
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"continue_probability": 0.9999999},
+        {"continue_probability": 1.0 - 1e-15},
+        {"noise_shape": 8, "continue_probability": 0.9999, "flood_shape": 2.0},
+    ],
+    ids=str,
+)
+def test_laws_that_would_fill_the_memory_are_refused_before_they_are_made(changes: dict[str, float]) -> None:
+    tracemalloc.start()
+    found = certify(with_parameters(planned("3nb"), **changes))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.upper_epsilon is None
+    assert "needs more than" in found.headline
+    assert most < 5e8
+
+
+@pytest.mark.parametrize("grid", [{"step": 1e6, "points": 1_500}, {"step": 0.01, "points": 4_000}], ids=str)
+def test_grids_that_take_minutes_are_refused(grid: dict[str, float]) -> None:
+    document = certify(planned("poisson")).to_json()
+    with pytest.raises(InvalidInputError, match="points"):
+        Certificate.from_json(with_leaf(document, ("witness", "grid"), lambda _: grid))
+
+
+@pytest.mark.parametrize(
+    ("path", "change"),
+    [
+        (("versions",), lambda versions: {**versions, "\u009b31mRED\u202e": "1"}),
+        (("versions", "FLINT"), lambda _: "1\u009b31m"),
+        (("versions", "FLINT"), lambda _: "1" * 101),
+        (("made",), lambda _: "2" * 200_000),
+    ],
+)
+def test_words_of_certificates_are_short_and_printable(path: tuple[str, ...], change: Any) -> None:
+    document = certify(planned("rr")).to_json()
+    with pytest.raises(InvalidInputError):
+        Certificate.from_json(with_leaf(document, path, change))
 
 
 @pytest.mark.parametrize(
@@ -244,7 +368,7 @@ def test_a_law_that_is_too_wide_is_not_proved_and_nothing_breaks(monkeypatch: py
     """Neither from above nor from below."""
     plan = planned("3nb")
     monkeypatch.setattr(noise_laws, "MOST_MASSES", 1000)
-    found = certify(dataclasses.replace(plan, parameters={**plan.parameters, "flood_shape": 1e9}))
+    found = certify(with_parameters(plan, flood_shape=1e9))
     assert found.upper_epsilon is None
     assert (found.covered_epsilon, found.lower_epsilon) == (0.0, 0.0)
     assert "not proved" in found.headline

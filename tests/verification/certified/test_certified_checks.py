@@ -9,6 +9,7 @@ import pytest
 
 from accounting import Plan
 from tests.plans import plan_for
+from tests.verification.certified.enclosures import with_parameters
 from verification.certified.certificate import certify
 from verification.certified.certified_checks import CHECKS, certified_bound, one_promise
 from verification.verdicts import QUICK, Finding, Subject
@@ -23,7 +24,7 @@ def small(**changes: Any) -> Plan:
 
 
 def altered(plan: Plan, name: str, factor: float) -> Plan:
-    return dataclasses.replace(plan, parameters={**plan.parameters, name: plan.parameters[name] * factor})
+    return with_parameters(plan, **{name: plan.parameters[name] * factor})
 
 
 def verdict(plan: Plan) -> Finding:

@@ -23,6 +23,7 @@ from tests.verification.certified.enclosures import (
     planted,
     surely_at_least,
     surely_at_most,
+    with_parameters,
     worst_stick,
 )
 from verification.certified import checker
@@ -114,7 +115,7 @@ def covers(larger: Table, smaller: Table) -> bool:
 def test_noise_in_the_ones_is_never_below_enumeration() -> None:
     """Poisson, two instances: over a table that lacks less than 1e-12."""
     plan = plan_for(users=30, dim=4, repetitions=2, epsilon=2.0, delta=DELTA, bitsum="poisson", allow_useless=True)
-    plan = dataclasses.replace(plan, parameters={**plan.parameters, "total_mean": 3.0})
+    plan = with_parameters(plan, total_mean=3.0)
     found = upper(plan, flips(2), DELTA)
     law = PoissonTwin(n_users=30, total_mean=3.0).noise_counts()[0]
     assert law is not None

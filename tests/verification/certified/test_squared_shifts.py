@@ -230,13 +230,13 @@ def test_what_is_left_is_what_the_smallest_shift_of_an_interval_leaves() -> None
     nothing = UnitBall(Corners([ZERO], [ONE], ZERO), rest, ZERO)
     for epsilon in (1.0, 1.5):
         assert rest.delta(epsilon) < ONE
-        assert (nothing._peeled(0.0, 1.0, epsilon) + rest.spent).overlaps(rest.delta(epsilon))
-        assert nothing._peeled(0.6, 1.0, epsilon) < nothing._peeled(0.0, 1.0, epsilon)
+        assert (nothing._peeled(epsilon, 0.0, 1.0) + rest.spent).overlaps(rest.delta(epsilon))
+        assert nothing._peeled(epsilon, 0.6, 1.0) < nothing._peeled(epsilon, 0.0, 1.0)
 
 
 def test_infinite_losses_of_the_exceptional_instance_count() -> None:
     tenth = UnitBall(Corners([-ONE, ZERO], [ONE / 10, ONE * 9 / 10], ONE / 10), unit_ball().rest, ZERO)
-    assert not tenth._peeled(0.4, 0.5, 30.0) < ONE / 20
+    assert not tenth._peeled(30.0, 0.4, 0.5) < ONE / 20
 
 
 # --- planted errors -------------------------------------------------------------------------------
@@ -279,9 +279,9 @@ def theorem_2_holds(module: Any) -> bool:
 
 
 CHECKED = """threshold = self.threshold(away, below, above, cut)
-                if math.isnan(threshold) or not cut.allows(self.checked_loss(away, above, threshold), below):"""
+        if math.isnan(threshold) or not cut.allows(self.checked_loss(away, above, threshold), below):"""
 UNCHECKED = """threshold = 0.01
-                if False:"""
+        if False:"""
 ERRORS: dict[str, tuple[str, str, Any]] = {
     "a cut not charged": ("cut.lost(budget) + summed, summed)", "summed, summed)", theorem_1_holds),
     "the linear cut not charged": (" + exact(self.linear) * budget.summed", "", theorem_1_holds),
