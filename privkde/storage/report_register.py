@@ -84,6 +84,7 @@ class ReportRegister:
 
     def _prepare(self) -> None:
         """Create the tables in an empty file; refuse another kind of file, and another collection."""
+        self._database.execute("PRAGMA synchronous = EXTRA")  # that its journal is gone is on the disk, too
         self._begin()
         empty = not self._number("SELECT COUNT(*) FROM sqlite_master")
         if empty:

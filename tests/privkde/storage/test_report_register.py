@@ -58,6 +58,13 @@ def test_a_restart_remembers_what_was_released_and_nothing_else(tmp_path: Path) 
         assert [plain(one) for one in register.releases()] == [plain(release(1))]
 
 
+def test_what_is_released_stays_after_a_power_loss(tmp_path: Path) -> None:
+    """A journal whose removal is not on the disk is played back, and reports that were counted are new again."""
+    with ReportRegister(SHOP, tmp_path / "a.reports") as register:
+        modes = [register._database.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+    assert modes == [("delete",), (3,)]
+
+
 def interrupted(path: Path, before_release: bool) -> None:
     register = ReportRegister(SHOP, path)
     register.add(report(1))
