@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError
 
 from accounting import InvalidInputError
 from privkde.ledger.refusals import LedgerUnavailableError
-from privkde.storage.files import resolved
+from privkde.storage.files import make_for_owner, planted_journal, resolved
 
 PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
@@ -43,6 +43,13 @@ def file_at(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return (found.st_dev, found.st_ino) if found.st_nlink == 1 else None
+
+
+def foreign_journal(engine: sa.Engine) -> str | None:
+    """What is wrong with the journal that lies beside a file, before SQLite obeys it; None if nothing is."""
+    if engine.dialect.name != "sqlite":
+        return None
+    return planted_journal(Path(str(engine.url.database)))
 
 
 def leave_log(engine: sa.Engine) -> None:
@@ -131,9 +138,12 @@ def _file(path: Path, *, create: bool) -> tuple[sa.Engine, str]:
 
 
 def _make_empty(path: Path) -> None:
-    """Make the file before it is opened, so that it is known then which one it is; SQLite would make it so, too."""
+    """Make the file before it is opened: it is known then which one it is, and only its owner may read it.
+
+    Whoever may read it can hold a lock of readers, for which every charge waits.
+    """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o644))
+        make_for_owner(path)
     except OSError as error:
         raise LedgerUnavailableError(f"ledger {str(path)!r} cannot be made: {error.strerror}.") from error
 

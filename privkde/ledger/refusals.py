@@ -65,9 +65,9 @@ class LedgerUnavailableError(PrivkdeError):
 
 
 class LedgerAlteredError(PrivkdeError):
-    """Rows of the ledger were altered, removed, inserted, moved or hidden by something else than this library.
+    """Rows of the ledger, its file or its journal were altered or replaced by something else than this library.
 
-    The message names the first of them. Nothing was charged.
+    The message names the first such row, or the file. Nothing was charged, unless it says so.
     """
 
 

@@ -24,6 +24,7 @@ from privkde.ledger.connecting import (
     damage,
     engine_for,
     file_at,
+    foreign_journal,
     keeps_log,
     leave_log,
     lock_creation,
@@ -190,6 +191,7 @@ class Store:
         self._checked, self._place = NOTHING, Path(where).absolute()
         self._file = file_at(self._engine, self._place)  # before a connection opens it: no other is opened unnoticed
         try:
+            self._require_own_journal()
             self._prepare(create=create)
             self.verify()
         except BaseException:
@@ -232,7 +234,8 @@ class Store:
         """Copy the ledger of a file to a new file and check the copy; whole or not at all."""
         if path.exists():
             raise InvalidInputError(f"file {str(path)!r} exists; name a new file for the backup.")
-        with whole_file(path, once=True) as temporary:
+        with whole_file(path, once=True, private=True) as temporary:
+            self._require_own_journal()
             with self._translated():
                 copy_file(self._engine, temporary)
             copy = Store(temporary, create=False, key=self._key)
@@ -251,6 +254,7 @@ class Store:
     @contextmanager
     def _begun(self, *, writing: bool) -> Iterator[sa.Connection]:
         self._require_same_file("nothing was charged")
+        self._require_own_journal()
         with self._translated(), self._engine.connect() as connection:
             set_up_transaction(connection, writing=writing)
             with connection.begin():
@@ -266,6 +270,14 @@ class Store:
         """
         if self._file is None or file_at(self._engine, self._place) != self._file:
             raise self._replaced(outcome)
+
+    def _require_own_journal(self) -> None:
+        """Refuse a journal that somebody planted. Looked at before SQLite reads, since it would obey it."""
+        if planted := foreign_journal(self._engine):
+            raise LedgerAlteredError(
+                f"{planted}; nothing was charged. Find out who put it there, move it away, and look at the ledger with"
+                " `privkde budget verify --head`."
+            )
 
     def _replaced(self, outcome: str) -> LedgerAlteredError:
         return LedgerAlteredError(

@@ -155,11 +155,12 @@ class Connection(H11Protocol):
             self._leaving = self.loop.call_later(self._settings.arrival_limit, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has taken what was there."""
+        """The client has taken most of what was there."""
         super().resume_writing()
         if self._leaving is not None:
             self._leaving.cancel()
             self._leaving = None
+        self._linger()  # what is left of a closed connection has a time of its own
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the clocks."""

@@ -1,10 +1,11 @@
-"""Files and folders that are either written whole or not at all, and files of users' data that do not stay."""
+"""Files and folders that are written whole or not at all, private files, and what lies beside a database."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from accounting import InvalidInputError
 
 TEMPORARY = ".privkde-"
 """How the names of files and folders that are being written begin."""
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal that names another one; SQLite writes such only where databases are attached to each other."""
 _private: set[Path] = set()
 
 
@@ -58,6 +61,30 @@ def kept_by_sqlite(path: Path) -> list[Path]:
     return [Path(f"{resolved(path)}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
 
 
+def planted_journal(database: Path) -> str | None:
+    """What is wrong with the journal beside a database (without links); None if there is none, or nothing is wrong.
+
+    SQLite waits forever for a pipe to be filled, and deletes the other journal that a journal names at its end,
+    whatever file that is.
+    """
+    journal = Path(f"{database}-journal")
+    try:
+        if not stat.S_ISREG(journal.lstat().st_mode):
+            return f"{str(journal)!r} is not a regular file, which the journal of a database is"
+        with journal.open("rb") as file:
+            file.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
+            names_another = file.read() == _SUPER_JOURNAL
+    except OSError:  # it is not there, too short, or SQLite cannot read it either
+        return None
+    return f"{str(journal)!r} names a file for SQLite to delete, which privkde never does" if names_another else None
+
+
+def make_for_owner(path: Path) -> None:
+    """Make an empty file that nobody but its owner ever could read; one that is there stays as it is."""
+    with suppress(FileExistsError):
+        os.close(os.open(resolved(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
 def require_apart(written: Iterable[Path | None], others: Iterable[Path | None]) -> None:
     """Refuse a command that would write one of its files over another one that it names."""
     targets = [resolved(path) for path in written if path is not None]
@@ -84,15 +111,15 @@ def _temporary(path: Path) -> Path:
 
 
 @contextmanager
-def whole_file(path: Path, *, once: bool = False) -> Iterator[Path]:
+def whole_file(path: Path, *, once: bool = False, private: bool = False) -> Iterator[Path]:
     """A temporary file to fill; it takes the place of `path` if the block ends without an error.
 
-    With `once` a file that is there already stays as it is, and `FileExistsError` is raised. A process that is killed
-    leaves its temporary file.
+    With `once` a file that is there already stays as it is, and `FileExistsError` is raised. With `private` only its
+    owner may read it. A process that is killed leaves its temporary file.
     """
     require_writable(path)
     temporary = _temporary(path)
-    temporary.touch(exist_ok=False)
+    temporary.touch(0o600 if private else 0o666, exist_ok=False)
     try:
         yield temporary
         _put(temporary, path, once=once)

@@ -9,7 +9,6 @@ were released.
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import sqlite3
 import threading
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.container import DamagedFileError
+from privkde.storage.files import make_for_owner, planted_journal, resolved
 
 TOKEN_BYTES = 32
 PATIENCE = 5.0
@@ -65,16 +65,10 @@ class ReportRegister:
 
     def __init__(self, collection: bytes, path: str | Path | None = None) -> None:
         self._shown = "the register of reports" if path is None else repr(str(path))
-        self._kept = path is not None
+        self._file = None if path is None else resolved(Path(path))
         self.collection = collection
         self._lock = threading.RLock()
-        with self._errors():
-            self._database = sqlite3.connect(
-                "" if path is None else os.path.abspath(path),
-                timeout=PATIENCE,
-                isolation_level=None,
-                check_same_thread=False,
-            )
+        self._database = self._connected()
         try:
             with self._errors():
                 self._prepare()
@@ -82,8 +76,21 @@ class ReportRegister:
             self._database.close()
             raise
 
+    def _connected(self) -> sqlite3.Connection:
+        """A connection to the file, which is made for its owner alone, or to a temporary one."""
+        with self._translated():
+            if self._file is not None:
+                make_for_owner(self._file)
+            return sqlite3.connect(
+                "" if self._file is None else self._file,
+                timeout=PATIENCE,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+
     def _prepare(self) -> None:
         """Create the tables in an empty file; refuse another kind of file, and another collection."""
+        self._database.execute("PRAGMA synchronous = EXTRA")  # that its journal is gone is on the disk, too
         self._begin()
         empty = not self._number("SELECT COUNT(*) FROM sqlite_master")
         if empty:
@@ -168,7 +175,7 @@ class ReportRegister:
         with self._errors():
             self._begin()
             added = self._number("SELECT COUNT(*) FROM reports WHERE release = (SELECT COUNT(*) + 1 FROM releases)")
-            if self._kept and added != counted.n_users:
+            if self._file is not None and added != counted.n_users:
                 raise InvalidInputError(
                     f"{added} reports were added and counts of {counted.n_users} users are released; count packets with"
                     " the register that keeps them."
@@ -260,19 +267,29 @@ class ReportRegister:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """One thread at a time, and errors of the database as ours."""
-        with self._lock:
-            try:
-                yield
-            except sqlite3.OperationalError as error:
-                raise InvalidInputError(
-                    f"{self._shown} cannot be used ({error}); wait for the run that uses it, or choose a place that can"
-                    " be written."
-                ) from error
-            except sqlite3.DatabaseError as error:
-                raise DamagedFileError(
-                    f"{self._shown} is not a register of reports ({error}); name another."
-                ) from error
+        """One thread at a time, no journal of somebody else, and errors of the database as ours."""
+        with self._lock, self._translated():
+            if not self._database.in_transaction:
+                self._require_own_journal()
+            yield
+
+    def _require_own_journal(self) -> None:
+        """Refuse a journal that somebody planted. Looked at before SQLite reads, since it would obey it."""
+        if self._file is not None and (planted := planted_journal(self._file)):
+            raise DamagedFileError(f"{planted}; find out who put it there, move it away, and count nothing until then.")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.OperationalError, OSError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InvalidInputError(
+                f"{self._shown} cannot be used ({reason}); wait for the run that uses it, or choose a place that can"
+                " be written."
+            ) from error
+        except sqlite3.DatabaseError as error:
+            raise DamagedFileError(f"{self._shown} is not a register of reports ({error}); name another.") from error
 
 
 def _schema(database: sqlite3.Connection) -> list[tuple[str, ...]]:

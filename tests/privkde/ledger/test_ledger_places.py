@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from accounting import InvalidInputError, PrivkdeError
 from privkde.ledger import Ledger, LedgerAlteredError, LedgerUnavailableError, connecting, store
 from privkde.ledger.records import Charge
 from tests.privkde.ledger.charging import release
+from tests.privkde.planted import PLANTS, journal_of, planted
 from tests.privkde.postgres import Server
 
 
@@ -134,6 +137,75 @@ def test_older_bytes_in_the_same_file_are_found_by_whoever_saw_more(tmp_path: Pa
             ledger.charge("a", release(0.1), key="two")
 
 
+@pytest.mark.parametrize("kind", PLANTS)
+def test_a_planted_journal_is_refused_before_sqlite_obeys_it(tmp_path: Path, kind: str) -> None:
+    """The attack: SQLite deleted the file that a journal named, whoever owned it, or waited at a pipe forever."""
+    path = tmp_path / "ledger"
+    (tmp_path / "linked").symlink_to(path)
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        with planted(path, kind):
+            for use in (
+                lambda: Ledger.open(path, create=False),
+                lambda: Ledger.open(tmp_path / "linked", create=False),
+                lambda: ledger.charge("a", release(0.1), key="one"),
+                lambda: ledger.standing("a"),
+                lambda: ledger.backup(tmp_path / "backup"),
+            ):
+                with pytest.raises(
+                    LedgerAlteredError, match=r"ledger-journal' .*; nothing was charged\. .* move it away"
+                ):
+                    use()
+        journal = Path(f"{path}-journal")
+        journal.rmdir() if kind == "folder" else journal.unlink()
+        assert ledger.charge("a", release(0.1), key="one").number == 1
+
+
+def test_the_journal_of_an_interrupted_charge_is_played_back(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        Path(f"{path}-journal").write_bytes(journal_of(path))
+        assert ledger.standing("a").n_charges == 0
+        assert [place.name for place in tmp_path.iterdir()] == ["ledger"]
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_a_new_ledger_is_for_its_owner_from_its_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: whoever may read the file reads without end, and every charge waits for that."""
+    for change in ("chmod", "fchmod", "lchmod"):
+        monkeypatch.delattr(os, change, raising=False)  # nothing is made wider first
+    (tmp_path / "linked").symlink_to(tmp_path / "new")
+    for place, made in (("ledger", "ledger"), ("linked", "new")):
+        with Ledger.open(tmp_path / place) as ledger:
+            ledger.backup(tmp_path / f"{made} again")
+            with ledger._store.transaction(writing=True) as rows:
+                rows.connection.exec_driver_sql("CREATE TABLE t (a)")
+                assert mode(tmp_path / f"{made}-journal") == 0o600
+                rows.connection.exec_driver_sql("DROP TABLE t")
+        assert mode(tmp_path / made) == mode(tmp_path / f"{made} again") == 0o600
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_a_file_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    path.touch(0o640)
+    for _ in range(2):
+        Ledger.open(path).close()
+        assert mode(path) == 0o640
+
+
 @pytest.mark.parametrize("step", ["_prepare", "verify"])
 def test_a_file_that_is_replaced_while_it_is_being_opened_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
@@ -176,7 +248,7 @@ def test_a_ledger_that_cannot_be_made_is_told_of_in_one_line(tmp_path: Path, mon
     def denied(*_: Any) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("privkde.ledger.connecting.os.open", denied)
+    monkeypatch.setattr("privkde.storage.files.os.open", denied)
     with pytest.raises(LedgerUnavailableError, match="cannot be made: Permission denied"):
         Ledger.open(tmp_path / "ledger")
 

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 from h11._readers import READERS
 from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
 from privkde.service import Settings
 from privkde.service.connections import LARGEST_HEAD, Connection
@@ -32,6 +33,7 @@ LONG = 3600.0
 SHORT = 0.2
 LARGE = 64 * 2**20
 MEDIUM = 20_000  # bytes that wait for a client without anybody being told that it is slow
+HIGH_WATER, LOW_WATER = 64 * 2**10, 16 * 2**10  # bytes at which asyncio calls a client slow, and no longer slow
 linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address")
 
 
@@ -358,6 +360,98 @@ def test_a_client_that_does_not_take_its_answer_loses_it() -> None:
             assert time.monotonic() < deadline, "the server holds the answer as long as the client likes"
             time.sleep(0.01)
         assert 0 < len(rest(lazy)) < LARGE
+
+
+class Undelivered(asyncio.Transport):
+    """A transport whose client takes what the test says, and that tells its protocol what asyncio tells it."""
+
+    def __init__(self, protocol: Connection) -> None:
+        super().__init__()
+        self.protocol, self.left, self.closing, self.cut = protocol, 0, False, False
+
+    def get_write_buffer_size(self) -> int:
+        return self.left
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.left += len(data)
+        if self.left > HIGH_WATER:
+            self.protocol.pause_writing()
+
+    def taken(self, size: int) -> None:
+        paused = self.left > LOW_WATER
+        self.left -= size
+        if paused and self.left <= LOW_WATER:
+            self.protocol.resume_writing()
+
+    def close(self) -> None:
+        self.closing = True
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def abort(self) -> None:
+        self.cut = True
+
+
+class Clock:
+    """A loop that only keeps timers; the test lets them go off."""
+
+    def __init__(self) -> None:
+        self.timers: list[asyncio.TimerHandle] = []
+        self.loop = asyncio.new_event_loop()
+
+    def call_later(self, delay: float, callback: Any) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(delay, callback, (), self.loop)
+        self.timers.append(timer)
+        return timer
+
+    def time(self) -> float:
+        return 0.0
+
+    def run_out(self) -> None:
+        for timer in self.timers:
+            if not timer.cancelled():
+                timer._run()
+
+
+@pytest.fixture
+def undelivered() -> Iterator[tuple[Undelivered, Clock]]:
+    """A connection that answered and is closed, with more in its buffer than a client is left alone with."""
+    clock = Clock()
+    config = uvicorn.Config(application, http="h11", ws="none", lifespan="off", log_level="error")
+    config.load()
+    loop: Any = clock
+    connection = Connection(
+        Settings(arrival_limit=LONG), config=config, server_state=ServerState(), app_state={}, _loop=loop
+    )
+    transport = Undelivered(connection)
+    connection.connection_made(transport)
+    transport.write(bytes(HIGH_WATER + 1))
+    connection._refuse("nobody asked.")
+    yield transport, clock
+    clock.loop.close()
+
+
+@pytest.mark.parametrize("left", [1, LOW_WATER])
+def test_a_closed_connection_whose_client_takes_all_but_the_end_is_cut(
+    undelivered: tuple[Undelivered, Clock], left: int
+) -> None:
+    """The attack: asyncio tells also a closed connection that its client takes again, which stopped its clock."""
+    transport, clock = undelivered
+    transport.taken(transport.left - left)
+    assert transport.is_closing()
+    transport.protocol._stop_clock()  # the one of a new connection
+    assert clock.timers[-1].when() == LONG
+    clock.run_out()
+    assert transport.cut
+
+
+def test_a_closed_connection_whose_client_took_all_is_not_cut(undelivered: tuple[Undelivered, Clock]) -> None:
+    transport, clock = undelivered
+    transport.taken(transport.left)
+    transport.protocol._stop_clock()
+    clock.run_out()
+    assert not transport.cut
 
 
 def test_a_refused_client_that_does_not_take_its_answers_is_cut() -> None:

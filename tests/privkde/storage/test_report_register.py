@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import sqlite3
+import stat
 import threading
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from accounting.errors import InvalidInputError
 from privkde.storage import report_register
 from privkde.storage.container import DamagedFileError
 from privkde.storage.report_register import CountedRelease, ReportRegister, register_beside
+from tests.privkde.planted import PLANTS, planted
 
 SHOP = b"the shop"
 
@@ -56,6 +58,42 @@ def test_a_restart_remembers_what_was_released_and_nothing_else(tmp_path: Path) 
         register.forget()
         assert register.add(report(2))
         assert [plain(one) for one in register.releases()] == [plain(release(1))]
+
+
+def test_what_is_released_stays_after_a_power_loss(tmp_path: Path) -> None:
+    """A journal whose removal is not on the disk is played back, and reports that were counted are new again."""
+    with ReportRegister(SHOP, tmp_path / "a.reports") as register:
+        modes = [register._database.execute(f"PRAGMA {name}").fetchone() for name in ("journal_mode", "synchronous")]
+    assert modes == [("delete",), (3,)]
+
+
+@pytest.mark.parametrize("kind", PLANTS)
+def test_a_planted_journal_is_refused_before_sqlite_obeys_it(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        register.issue()
+        with planted(path, kind):
+            for use in (
+                lambda: ReportRegister(SHOP, path),
+                lambda: register.add(report(1)),
+                lambda: report(1) in register,
+                register.releases,
+                register.issue,
+            ):
+                with pytest.raises(DamagedFileError, match=r"a\.reports-journal' .*; .* move it away"):
+                    use()
+
+
+def test_a_new_register_is_for_its_owner_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "there").touch()
+    (tmp_path / "there").chmod(0o640)
+    before = os.umask(0)
+    try:
+        for name, mode in (("new", 0o600), ("there", 0o640)):
+            ReportRegister(SHOP, tmp_path / name).close()
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == mode
+    finally:
+        os.umask(before)
 
 
 def interrupted(path: Path, before_release: bool) -> None:
