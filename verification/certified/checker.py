@@ -31,7 +31,7 @@ from verification.certified.witness import FARTHEST, MOST_POINTS, Grid, Witness
 from verification.twins import mechanism_twin
 from verification.twins.mechanism_twin import MechanismTwin
 
-TAIL_SHARE = 1e-7
+TAIL_SHARE = 1e-11
 """Share of δ that mass outside the windows may cost."""
 POINTS_PER_DEVIATION, LEAST_POINTS = 32, 100
 """Points of a grid of losses in a standard deviation of one instance's loss, and at least."""
@@ -41,7 +41,7 @@ LARGEST_WINDOWS = 2e6
 """Masses that all cells together may have."""
 GROUPS = 8
 """Cells are joined into so many kinds."""
-CERTAIN = 1e-5
+CERTAIN = 1e-8
 """Share of δ up to which a grid of losses may end too early."""
 TRIMMED = 1e-9
 """Share of δ that may be trimmed after each product of losses."""

@@ -30,7 +30,7 @@ SMALLEST_SHIFT = 0.02
 """The end of the lowest interval, as a share of T."""
 CUTS = ((1e-4, 0.0), (1e-3, 0.0), (5e-3, 0.0), (0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly in the shifts."""
-ORDERS: Floats = np.exp(np.linspace(math.log(1.2), math.log(6000.0), 60))
+ORDERS: Floats = np.geomspace(1.2, 2e5, 80)
 """Where the search for an order begins."""
 PEELED_INTERVALS, PEELED_ROUNDS = 12, 12
 """Theorem 2: intervals of the exceptional shift at first, and how often the worst one is halved."""
@@ -185,8 +185,11 @@ def _worst(bound: Callable[[float, float], Ball], edges: list[float], rounds: in
         i = max(range(len(values)), key=lambda j: float(values[j]))
         below, above = intervals[i]
         middle = math.sqrt(below * above) if below > 0.0 else above / 2.0
-        intervals[i : i + 1] = [(below, middle), (middle, above)]
-        values[i : i + 1] = [bound(*half) for half in intervals[i : i + 2]]
+        halves = [(below, middle), (middle, above)]
+        bounds = [bound(*half) for half in halves]
+        if not all(value < values[i] for value in bounds):
+            break  # nothing is gained any more
+        intervals[i : i + 1], values[i : i + 1] = halves, bounds
     largest = ZERO
     for value in values:
         largest = largest.max(value)
@@ -309,7 +312,7 @@ def _best_order(corners: Corners, budget: Budget, cut: Cut, left: float) -> tupl
 
 COIN_SHARE, COIN_SHORTFALL = (501, 1000), (13, 100)
 """Lemma 4: at most one instance has s_j > 0.501; fewer than 1 − 0.13 of the expected coins are hardly ever tossed."""
-COIN_CUT = 0.002
+COIN_CUT = 1e-5
 """Share of δ that the instances with coins may spend on cutting."""
 N_LINES = 32
 """Orders at which Theorem 1 is proved for the instances with coins."""
