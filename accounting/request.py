@@ -226,6 +226,10 @@ class PlanRequest:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.classes is not None and self.users < 2 * self.classes:
+            raise InvalidInputError(
+                f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
+            )
         self._fill_in()
         self._check_labels()
         self._check_model()
@@ -327,10 +331,6 @@ class PlanRequest:
             raise InvalidInputError(
                 f"{self._parts_in_words()} epsilon={self.epsilon!r}, which is for features and label together; reduce"
                 " what is given for a part, or raise epsilon."
-            )
-        if self.classes is not None and self.users < 2 * self.classes:
-            raise InvalidInputError(
-                f"users={self.users} is fewer than two per class for classes={self.classes}; reduce classes."
             )
 
     @property

@@ -264,3 +264,8 @@ def test_old_documents_with_separate_labels_had_an_epsilon_of_the_features(relea
     unlabeled = old(plan, epsilon=2.0)
     del unlabeled["request"]["labels"]
     assert Plan.from_json(unlabeled) == plan, "as before there were joint labels"
+
+
+def test_labels_of_more_classes_than_users_are_refused_before_epsilon_is_divided() -> None:
+    with pytest.raises(InvalidInputError, match="fewer than two per class"):
+        PlanRequest(users=2, dim=64, epsilon=20.0, delta=0.01, classes=3, labels="separate")

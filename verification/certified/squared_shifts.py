@@ -111,15 +111,15 @@ class Corners:
         order = np.argsort(-sizes)
         sizes, weights = sizes[order], lower[order]
         tail = np.cumsum(weights)
-        lost = np.cumsum(weights * sizes) - sizes * tail
+        lost = np.append(0.0, np.cumsum(tail[:-1] * -np.diff(sizes)))
         least = np.minimum(1.0, 1.0 - above * sizes) if away else np.ones(len(sizes))
-        fits = (least > 0.0) & (np.maximum(lost, 0.0) <= 0.999999 * cut.per_unit(below) * least)
+        fits = (least > 0.0) & (lost <= 0.999999 * cut.per_unit(below) * least)
         fits[0] |= not away or above * sizes[0] < 1.0
         (places,) = np.nonzero(fits)
         if not len(places):
             return math.nan
         at = int(places[-1])
-        room = (0.999999 * cut.per_unit(below) * least[at] - max(lost[at], 0.0)) / max(tail[at], 1e-300)
+        room = (0.999999 * cut.per_unit(below) * least[at] - lost[at]) / max(tail[at], 1e-300)
         step = sizes[at] - sizes[at + 1] if at + 1 < len(sizes) else 0.0
         if at == 0:
             return math.nextafter(float(sizes[0]), math.inf)  # nothing is cut
@@ -284,9 +284,11 @@ class AnyData:
 def any_data_cutting(corners: Corners, budget: Budget, delta: float) -> Cutting:
     """The order and the cut that promise the least ε at δ."""
     best, infinite = (math.inf, 2.0, Cut(0.0, 0.0)), float(corners.infinite * budget.summed)
-    for share, linear in CUTS:
-        cut, left = Cut.spending(share * delta, linear, budget), (1.0 - share) * delta
-        left = left - infinite if left > infinite else left  # else nothing is bounded at δ, but at a larger one
+    affordable = [way for way in CUTS if (1.0 - way[0]) * delta > infinite]
+    if not affordable:
+        infinite = 0.0  # nothing is bounded at δ, but at a larger one
+    for share, linear in affordable or CUTS:
+        cut, left = Cut.spending(share * delta, linear, budget), (1.0 - share) * delta - infinite
         best = min(best, _best_order(corners, budget, cut, left), key=lambda one: one[0])
     _, order, cut = best
     return Cutting(orders=(order,), square=cut.square, linear=cut.linear)

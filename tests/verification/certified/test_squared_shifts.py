@@ -12,10 +12,12 @@ from typing import Any
 import mpmath
 import pytest
 
+from tests.plans import plan_for
 from tests.slow_twins import compose
 from tests.verification.certified.enclosures import laws_of, planted, surely_at_least
 from verification.certified import squared_shifts
 from verification.certified.balls import ONE, ZERO, exact, total
+from verification.certified.certificate import certify
 from verification.certified.noise_laws import binomial, shifted
 from verification.certified.profiles import Loss, LossGrid, Table, symmetric
 from verification.certified.squared_shifts import (
@@ -306,3 +308,25 @@ def test_orders_that_prove_nothing_prove_nothing() -> None:
     assert not line.rate <= exact(1e300)
     bound = AnyData(budget, [line], ZERO, ZERO)
     assert not bound.delta(100.0) <= ONE
+
+
+TIGHT_SPOTS: list[dict[str, Any]] = [
+    {"users": 30, "dim": 48, "bound": 1.0, "epsilon": 8.0, "delta": 1e-3, "bitsum": "rr"},
+    {"users": 2, "dim": 48, "epsilon": 20.0, "delta": 1e-2, "bitsum": "rr"},
+]
+
+
+@pytest.mark.parametrize("request_", TIGHT_SPOTS, ids=str)
+def test_plans_with_little_room_are_proved(request_: dict[str, Any]) -> None:
+    """Where infinite loss takes most of δ, or where nothing may be cut off: the search for a witness failed here."""
+    found = certify(plan_for(kernel="inner-product", allow_useless=True, **request_))
+    assert found.proves, found.headline
+
+
+def test_masses_that_are_lost_are_told_from_rounding() -> None:
+    """A mass of 10⁻¹⁶ beside one of 0.2: nothing may be lost, so nothing is cut."""
+    gains, lower = [-1.0, -0.94, 0.0, 15.0], [1e-16, 0.2, 0.7, 0.1]
+    corners = Corners([exact(g) for g in gains], [exact(q) for q in lower], exact(1e-16))
+    nothing = Cut(0.0, 0.0)
+    threshold = corners.threshold(True, 0.0, 0.5, nothing)
+    assert nothing.allows(corners.checked_loss(True, 0.5, threshold), 0.0)
