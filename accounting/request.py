@@ -275,9 +275,9 @@ class PlanRequest:
         return shares[min(shares, key=error)]
 
     def _rest_for_labels(self) -> float:
-        """The largest ε of a label's response with which all parts add up to at most ε as the contract adds them."""
+        """The largest ε of a label's response with which all parts add up to at most ε."""
         rest = (self.epsilon - (self.features_epsilon or 0.0)) / self.releases
-        while rest > 0.0 and math.fsum([self.kde_epsilon, math.fsum([rest] * self.releases)]) > self.epsilon:
+        while rest > 0.0 and self._exceeded(self.kde_epsilon, rest):
             rest = math.nextafter(rest, 0.0)
         return rest
 
@@ -352,12 +352,13 @@ class PlanRequest:
     def kde_epsilon(self) -> float:
         """ε of the KDE protocols: all of it or, with separate labels, the features' part.
 
-        If that is not given, it is the largest with which the parts add up to at most ε as the contract adds them.
+        If that is not given, it is the largest with which the parts add up to at most ε, exactly and as the contract
+        adds them.
         """
         if self.features_epsilon is not None or not self.separate:
             return self.epsilon if self.features_epsilon is None else self.features_epsilon
         rest = self.epsilon - self._all_label_epsilon
-        while rest > 0.0 and math.fsum([rest, self._all_label_epsilon]) > self.epsilon:
+        while rest > 0.0 and self._exceeded(rest, self.label_epsilon or 0.0):
             rest = math.nextafter(rest, 0.0)
         return rest
 
@@ -365,6 +366,11 @@ class PlanRequest:
     def _all_label_epsilon(self) -> float:
         """ε of the label's responses in all releases."""
         return math.fsum([self.label_epsilon or 0.0] * self.releases)
+
+    def _exceeded(self, features: float, label: float) -> bool:
+        """Whether these parts add up to more than ε, as fractions or as the contract adds them."""
+        added = math.fsum([features, math.fsum([label] * self.releases)])
+        return added > self.epsilon or Fraction(features) + self.releases * Fraction(label) > Fraction(self.epsilon)
 
     def _parts_fit(self) -> bool:
         parts = (self.kde_epsilon, self._all_label_epsilon)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -232,7 +233,7 @@ class Store:
 
     def backup(self, path: Path) -> Head:
         """Copy the ledger of a file to a new file and check the copy; whole or not at all."""
-        if path.exists():
+        if os.path.lexists(path):
             raise InvalidInputError(f"file {str(path)!r} exists; name a new file for the backup.")
         with whole_file(path, once=True, private=True) as temporary:
             self._require_own_journal()

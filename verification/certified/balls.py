@@ -17,6 +17,8 @@ Ball = arb
 Balls = list[arb]
 
 ZERO, ONE = arb(0), arb(1)
+MOST_COEFFICIENTS = 2_000_000
+"""Of a product of polynomials."""
 GUARD_BITS = 128
 """Bits beyond those that tell δ from zero: for cancellation in differences of profiles, and long products."""
 
@@ -48,6 +50,8 @@ def whole_below(ball: Ball) -> int:
 
 def convolved(first: Balls, second: Balls) -> Balls:
     """Coefficients of a product of two polynomials, of full length even if the last ones vanish."""
+    if len(first) + len(second) > MOST_COEFFICIENTS:
+        raise TooLargeError(f"a composition needs more than {MOST_COEFFICIENTS:,} losses")
     if len(first) == 1:
         return [first[0] * x for x in second]
     if len(second) == 1:

@@ -107,7 +107,11 @@ class Certificate:
         if self.upper_epsilon is None:
             return "not proved: " + (self.notes[-1] if self.notes else "no upper bound was found")
         known = f"ε ≤ {self.proved_epsilon:.8g} at δ = {self.delta:g}, in ball arithmetic"
-        return f"proved: {known}" if self.proves else f"not proved: {known}, and the plan claims {self.total_epsilon:g}"
+        if self.proves:
+            return f"proved: {known}"
+        claims = f"{self.total_epsilon:.8g}"
+        less = " (less beyond the eighth digit)" if claims == f"{self.proved_epsilon:.8g}" else ""
+        return f"not proved: {known}, and the plan claims {claims}{less}"
 
     def moves(self, which: str) -> str:
         """The bits that are `covered` or `attained`, in words."""
@@ -327,9 +331,9 @@ class _Checked:
         tail = found.witness.tail if found is not None else claim.delta * 1e-9 / reach.instances
         try:
             covered = Lower.of(twin, tail, reach.covered)
+            attained = covered if reach.attained == reach.covered else Lower.of(twin, tail, reach.attained)
         except TooLargeError as error:
-            return _Checked(claim, reach, found, covered, covered, (str(error),))
-        attained = covered if reach.attained == reach.covered else Lower.of(twin, tail, reach.attained)
+            return _Checked(claim, reach, found, covered, Lower(()), (str(error),))
         return _Checked(claim, reach, found, covered, attained, notes)
 
 

@@ -7,6 +7,7 @@ used, and what replacing one record can move is counted again. Source: docs/proo
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -33,8 +34,10 @@ from verification.twins.mechanism_twin import MechanismTwin
 
 TAIL_SHARE = 1e-11
 """Share of δ that mass outside the windows may cost."""
-POINTS_PER_DEVIATION, LEAST_POINTS = 32, 100
+POINTS_PER_DEVIATION, LEAST_POINTS = 32, 200
 """Points of a grid of losses in a standard deviation of one instance's loss, and at least."""
+HEAVY = 0.1
+"""An outcome of so much mass has its loss on the grid, so that connecting the dots costs nothing there."""
 FINEST_CELLS, WIDE = 1024, 16
 """Finest cells of the others' data, about; and how many of them make a wide one, which is tried first."""
 LARGEST_WINDOWS = 2e6
@@ -99,7 +102,9 @@ def finest_cell(instance: Instance) -> int:
 
 
 def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
-    """Fine enough for the deviation of the loss, and as far as losses of more than `negligible` mass go."""
+    """Fine enough for the deviation of the loss, through the loss of the heaviest outcome, and as far as losses of
+    more than `negligible` mass go.
+    """
     sizes, deviation, weight = [], 0.0, 0.0
     for p, q in zip(laws.one, laws.zero, strict=True):
         one, zero = float(p), float(q)
@@ -118,7 +123,12 @@ def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
         return Grid(step=1.0, points=1)
     end, deviation = min(end, 0.99 * FARTHEST), math.sqrt(deviation / weight)
     points = min(max(math.ceil(POINTS_PER_DEVIATION * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_POINTS)
-    return Grid(step=end * (1.0 + 1e-12) / points, points=points)
+    step = end * (1.0 + 1e-12) / points
+    heaviest, mass = max(sizes, key=operator.itemgetter(1))
+    if mass >= HEAVY and heaviest > step:
+        step = heaviest / round(heaviest / step)
+        points = min(math.ceil(end * (1.0 + 1e-12) / step), MOST_POINTS)
+    return Grid(step=step, points=points)
 
 
 def kinds(instance: Instance, grid: LossGrid, finest: int) -> list[Table]:

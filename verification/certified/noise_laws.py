@@ -265,6 +265,7 @@ def _add_groups(
         if stop - first > 1 and not downwards:
             smallest, largest = (of_one.at(upper, w) / of_zero.at(lower, w) for w in (first, stop - 1))
             if not smallest < largest:
+                _require_room(len(laws.one) + stop - first)
                 laws.one.extend(of_one.at(upper, w) for w in range(first, stop))
                 laws.zero.extend(of_zero.at(lower, w) for w in range(first, stop))
                 continue

@@ -106,6 +106,10 @@ class Corners:
 
     def threshold(self, away: bool, below: float, above: float, cut: Cut) -> float:
         """About the least G at which so little mass is lost as is allowed on [below, above]; to be checked."""
+        with np.errstate(all="ignore"):
+            return self._rough_threshold(away, below, above, cut)
+
+    def _rough_threshold(self, away: bool, below: float, above: float, cut: Cut) -> float:
         gains, lower = self.rough
         sizes = -gains if away else gains
         order = np.argsort(-sizes)
