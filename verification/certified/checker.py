@@ -102,8 +102,9 @@ def finest_cell(instance: Instance) -> int:
 
 
 def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
-    """Fine enough for the deviation of the loss, through the loss of the heaviest outcome, and as far as losses of
-    more than `negligible` mass go.
+    """Fine enough for the deviation of the loss, and as far as losses of more than `negligible` mass go.
+
+    If one outcome is heavy, its loss is a point of the grid.
     """
     sizes, deviation, weight = [], 0.0, 0.0
     for p, q in zip(laws.one, laws.zero, strict=True):
