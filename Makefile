@@ -60,7 +60,7 @@ reproduce: $(VENV)/.installed-report ## Run the paper's experiments on DATA="A.n
 	$(BIN)/python -m benchmarks.paper --data $(DATA) $(if $(VOCABULARY),--vocabulary $(VOCABULARY)) -o reproduction
 	cp reproduction/results.json docs/results/reproduction.json
 	$(BIN)/python -m benchmarks.classifier --data $(DATA) --output docs/results/classifier.json
-	$(BIN)/python -m benchmarks.classifier --data $(DATA) --weak --epsilons 0.5 1 2 --seeds 3 --output docs/results/classifier.json
+	$(BIN)/python -m benchmarks.classifier --data $(DATA) --weak --epsilons 0.5 1 1.7 2 --seeds 3 --output docs/results/classifier.json
 
 bench-beam: $(VENV)/.installed-all ## Measure Apache Beam on one and two workers (docs/results/beam.json)
 	$(BIN)/python -m benchmarks.beam --output docs/results/beam.json

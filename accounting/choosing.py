@@ -140,11 +140,27 @@ def noise_of_a_class_mean(request: PlanRequest, protocol: BitsumProtocol) -> flo
     return record.noise_of_mean(deviation, request.users_per_density)
 
 
+def smallest_class(request: PlanRequest, protocol: BitsumProtocol) -> int | None:
+    """Separate labels: users (to 5 %) from which on a class that reports them has a plan of this protocol.
+
+    None if an even share of the users is not enough.
+    """
+    even = request.users_per_protocol
+    low = max(2, request.min_users or 0)
+    _, smallest = turning_point(_is_useful(request, type(protocol)), low, even, whole=True, growth=4.0, precision=0.05)
+    return None if smallest is None else round(smallest)
+
+
 def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     """A plan whose privacy error alone reaches the largest kernel value is refused, naming the smallest n."""
     privacy = prediction(request, protocol).privacy
     if request.allow_useless or privacy < USELESS_ERROR:
         return
+    record = request.record
+    if record is None or request.model == DENSITY:
+        what = f"the privacy error would be {privacy:.3g}, above the largest kernel value"
+    else:
+        what = f"along any direction the noise of a class would be about {privacy:.3g}, and vectors have norm 1"
     n: int | None = math.ceil(request.users_per_protocol * privacy / USELESS_ERROR) + 1
     if protocol.noise_depends_on_users:
         n = _smallest_useful_users(request, type(protocol))
@@ -152,23 +168,30 @@ def _refuse_useless(request: PlanRequest, protocol: BitsumProtocol) -> None:
     per = " per class" if request.n_protocols > 1 else ""
     raise InfeasibleError(
         f"with {request.users_per_protocol:,} users{per} no {protocol.name} parameters meet ε={request.kde_epsilon:g},"
-        f" δ={request.delta:g} usefully: the privacy error would be {privacy:.3g}, above the largest kernel value;"
+        f" δ={request.delta:g} usefully: {what};"
         f" {where}{per}; or {protocol.remedy}."
     )
 
 
 def _smallest_useful_users(request: PlanRequest, law: type[BitsumProtocol]) -> int | None:
     """Smallest n (to 1 %) at which the same request has a useful plan; None if there is none."""
-
-    def useful(n: float) -> bool:
-        users = round(n) * request.n_protocols
-        larger = dataclasses.replace(request, users=users, min_users=None, bitsum=law.name, allow_useless=True)
-        try:
-            protocol, _, _ = _calibrate(larger, law, silent, certified=False)
-        except PrivkdeError:
-            return False
-        return prediction(larger, protocol).privacy < USELESS_ERROR
-
+    useful = _is_useful(dataclasses.replace(request, min_users=None, allow_useless=False), law)
     low, most = request.users_per_protocol, MOST_USERS // request.n_protocols
     _, smallest = turning_point(useful, low, most, whole=True, growth=4.0, precision=0.01)
     return None if smallest is None else round(smallest)
+
+
+def _is_useful(request: PlanRequest, law: type[BitsumProtocol]) -> Callable[[float], bool]:
+    """Whether the same request has a plan for so many users (of each class), useful unless it may be useless."""
+
+    def useful(n: float) -> bool:
+        try:
+            other = dataclasses.replace(
+                request, users=round(n) * request.n_protocols, bitsum=law.name, allow_useless=True
+            )
+            protocol, _, _ = _calibrate(other, law, silent, certified=False)
+        except PrivkdeError:
+            return False
+        return request.allow_useless or prediction(other, protocol).privacy < USELESS_ERROR
+
+    return useful

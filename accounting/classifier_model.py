@@ -20,8 +20,15 @@ WEIGHTY = 1.0
 """β² where the means are clear and the second moments are not."""
 CLEAR_MEANS = 0.01
 """Means are clear if the squared norm of their noise is at most this; vectors have norm 1."""
-BLURRED, DROWNED = 0.15, 30.0
-"""Noise of the second moments, in units of their mean eigenvalue 1/d: from where on more weight pays, or none does."""
+BLURRED = 0.15
+"""Noise of the second moments, in units of their mean eigenvalue 1/d, from where on more weight pays."""
+DROWNED = 0.05
+"""The same noise, in units of the trace of second moments, 1 for unit vectors: from where on they do harm.
+
+Never less than their mean eigenvalue: in a few dimensions they also tell how long vectors are.
+
+Source: docs/proofs/moments.md, "Which model".
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +77,12 @@ def chosen_model(
         clear = free.noise_of_mean(sigma, n_users / n_classes) ** 2 <= CLEAR_MEANS
         weighty = clear and blur >= BLURRED
         whole = dataclasses.replace(free, moment_weight=WEIGHTY) if weighty else free
-        if model == AUTO and blur > DROWNED:
+        if model == AUTO and blur > max(DROWNED * dim, 1.0):
             model = MEAN
-            reason = f"model mean: the noise of second moments would be {blur:.2g} times their mean eigenvalue"
+            reason = (
+                f"model mean: the noise of second moments would be {blur:.2g} times their mean eigenvalue,"
+                f" more than {max(DROWNED * dim, 1.0):.2g}"
+            )
         elif model == AUTO:
             model = DISCRIMINANT
             reason = f"model discriminant: second moments cost {'little' if weighty else 'nothing'}"

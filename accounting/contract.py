@@ -84,7 +84,8 @@ class Contract:
         body = [f"promises  {g}" for g in self.guarantees]
         body.append(f"because   {self.evidence.kind}: {self.evidence.method} [{self.evidence.source}]")
         if self.parameters:
-            values = (f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in self.parameters.items())
+            ordered = sorted(self.parameters.items())  # as a file has them
+            values = (f"{k} = {v:.6g}" if isinstance(v, float) else f"{k} = {v}" for k, v in ordered)
             body.append("with      " + ", ".join(values))
         body += [f"checked   {text}" for text in self.checked]
         body += [f"assumed   {text}" for text in self.assumed]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, silent
+from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, silent, smallest_class
 from accounting.classifier_model import TELLING_DEVIATIONS
 from accounting.comparing import label_advice
 from accounting.mechanisms import BitsumProtocol
 from accounting.plan import Plan, assemble
+from accounting.registry import AUTO
 from accounting.request import PlanRequest
 
 
@@ -86,10 +87,21 @@ def plan_budget(
 
 
 def plan_with_advice(request: PlanRequest, *, progress: Progress | None = None) -> Plan:
-    """`plan_budget` for a request object: with classes, the last reason compares separate and joint labels."""
+    """`plan_budget` for a request object: with classes, the last reason compares separate and joint labels.
+
+    With separate labels the one before names the smallest class that can be released.
+    """
     planned = plan(request, progress=progress)
-    advice = label_advice(request, progress, planned=planned.protocol())
-    return planned if advice is None else dataclasses.replace(planned, reasons=(*planned.reasons, advice))
+    further = [*_smallest_class(planned), label_advice(request, progress, planned=planned.protocol())]
+    return dataclasses.replace(planned, reasons=(*planned.reasons, *(text for text in further if text is not None)))
+
+
+def _smallest_class(planned: Plan) -> list[str]:
+    """Separate labels: how many users have to report a class; each is planned for those who do."""
+    least = smallest_class(planned.request, planned.protocol()) if planned.request.separate else None
+    if least is None:
+        return []
+    return [f"a class that fewer than about {least:,} users report cannot be released"]
 
 
 def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choice | None = None) -> Plan:
@@ -98,9 +110,10 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
     The plan's request names the bound R it chose.
     """
     say = progress or silent
-    request, model = request.decided(), request.model_choice()
+    why = _model_reason(request)
+    request = request.decided()
     protocol, rung, reasons = choice or choose(request, say)
-    reasons = reasons if model is None else (model.reason, *reasons)
+    reasons = (*why, *reasons)
     if request.joint:
         reasons = (*reasons, *_linear_noise(request, protocol))
         deviation = request.facts().size_deviation(request.users, protocol.variance(request.users))
@@ -108,6 +121,19 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
         reasons = (*reasons, f"a class of fewer than {least:,} users does not stand out from the noise of its size")
     say(f"ladder at these parameters ({protocol.name})")
     return assemble(request, protocol, rung, reasons)
+
+
+def _model_reason(request: PlanRequest) -> list[str]:
+    """Why classes are ranked as they are, where the planner chose it or was told."""
+    choice = request.model_choice()
+    if choice is not None:
+        return [choice.reason]
+    if not request.joint or request.model != AUTO:
+        return []
+    return [
+        f"model {request.decided().model}: a discriminant needs whole records that are rotated: kernel 'inner-product',"
+        " a bitsum that spends delta > 0, accountant 'auto' or 'geometric', and no padded=0"
+    ]
 
 
 def _linear_noise(request: PlanRequest, protocol: BitsumProtocol) -> list[str]:

@@ -133,13 +133,17 @@ def _expected(plan: Plan, sample: Path, progress: Progress) -> str:
     """The error on data like a public sample, at up to `SAMPLE_QUERIES` of its own vectors."""
     from privkde.learning.prediction import expected_error
 
+    if plan.request.joint and plan.request.record is not None:
+        further = "; --compare predicts the accuracy of each model, if the sample has labels y"
+    else:
+        further = ""
     vectors = _sampled(sample, plan.request.dim)
     progress("predicting the error on data like the sample")
     queries = vectors[np.arange(min(SAMPLE_QUERIES, vectors.shape[0]))]
     error = expected_error(plan, vectors, queries)
     return (
         f"expected error on data like {sample.name}: {error.total:.4g} = sqrt(bias {error.bias:.3g}² + features"
-        f" {error.feature:.3g}² + rounding {error.rounding:.3g}² + privacy {error.privacy:.3g}²)"
+        f" {error.feature:.3g}² + rounding {error.rounding:.3g}² + privacy {error.privacy:.3g}²){further}"
     )
 
 
@@ -156,8 +160,11 @@ def _name_in(sample: Path, name: str) -> str:
     return training if not holds(sample, name) and holds(sample, training) else name
 
 
-def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
-    """The ladder and, with classes, both ways to protect labels, and the models; the ladder drawn with `--plot`."""
+def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table | str]:
+    """The ladder and, with classes, both ways to protect labels, and the models; the ladder drawn with `--plot`.
+
+    The last is a caution where a sample is too small to compare models by.
+    """
     request = read_request(_values(parsed, PlanRequest))
     if parsed.sample is not None and not (request.joint and request.record):
         raise InvalidInputError(
@@ -170,15 +177,20 @@ def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table]:
         with whole_file(parsed.plot) as temporary:
             plot_comparison(rungs, temporary)
     models = compare_models(request, progress)
-    tables = [compare_table(rungs), *([labels_table(labels)] if labels else [])]
-    return [*tables, models_table(models, _accuracies(models, parsed, progress))] if models else tables
+    shown: list[Table | str] = [compare_table(rungs), *([labels_table(labels)] if labels else [])]
+    if models:
+        accuracies, caution = _accuracies(models, parsed, progress)
+        shown += [models_table(models, accuracies), *([caution] if caution else [])]
+    return shown
 
 
-def _accuracies(models: Sequence[Outcome], parsed: argparse.Namespace, progress: Progress) -> dict[str, float]:
-    """Expected accuracy of each model on data like a public sample with labels `y`, if one is given."""
+def _accuracies(
+    models: Sequence[Outcome], parsed: argparse.Namespace, progress: Progress
+) -> tuple[dict[str, float], str | None]:
+    """Expected accuracy of each model on data like a public sample with labels `y`, if one is given, and a caution."""
     if parsed.sample is None:
-        return {}
-    from privkde.learning.prediction import expected_accuracy
+        return {}, None
+    from privkde.learning.prediction import expected_accuracy, small_sample
 
     vectors, labels = (
         _sampled(parsed.sample, models[0].request.dim),
@@ -189,7 +201,7 @@ def _accuracies(models: Sequence[Outcome], parsed: argparse.Namespace, progress:
         if outcome.protocol is not None:
             progress(f"predicting the accuracy of model {outcome.name}")
             found[outcome.name] = expected_accuracy(outcome.request, outcome.protocol, vectors, labels)
-    return found
+    return found, small_sample(vectors.shape[0], models[0].request.dim)
 
 
 def _refuse_ignored(parsed: argparse.Namespace) -> None:

@@ -237,7 +237,10 @@ class PrivateKDEClassifier(LabeledEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """A fitted classifier from a file that `save` wrote."""
+        """A fitted classifier from a file that `save` wrote.
+
+        `outside`, `small_classes` and others that a published model does not hold are at their defaults.
+        """
         model = DensityModel.load(path)
         response = model.label_response()
         if response is None:

@@ -84,7 +84,7 @@ def _why(rule: str, reasons: Sequence[str], linear: LinearRule | None) -> str:
 def _classes(model: DensityModel) -> str:
     error = model.size_deviation()
     within = f" ± {error:,.0f}" if error else ""
-    sizes = [f"{label} ({size:,.0f}{within})" for label, size in model.sizes().items()]
+    sizes = [f"{label} ({max(0.0, size):,.0f}{within})" for label, size in model.sizes().items()]
     further = "" if len(sizes) <= SHOWN_CLASSES else f" and {len(sizes) - SHOWN_CLASSES} more"
     return f"{', '.join(sizes[:SHOWN_CLASSES])}{further}"
 

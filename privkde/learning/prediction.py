@@ -27,6 +27,9 @@ from privkde.protocol.model import Floats
 from privkde.storage.user_blocks import Index, in_blocks
 
 ACCURACY_DRAWS = 5
+"""Parts of a labeled sample, each of which is classified once."""
+FEW_ROWS = 10
+"""Second moments in d dimensions are known badly from fewer rows than this times d."""
 
 
 def expected_error(
@@ -89,8 +92,9 @@ def expected_accuracy(
 ) -> float:
     """How often a planned classifier would be right, for users who are distributed like a public, labeled sample.
 
-    Half of the sample stands for the users: its class sums, sizes and second moments are scaled to their number, and
-    get normal noise of the planned size. The other half is classified. The mean over some halves and draws of noise.
+    Each fifth of the sample is classified in turn. The rest stands for the users: its class sums, sizes and second
+    moments are scaled to their number, and get normal noise of the planned size. Where the rest has few rows
+    (`small_sample`), its moments are far from those of more users, and the discriminant's accuracy is expected too low.
     """
     record, n = request.record, request.users
     if record is None:
@@ -105,15 +109,31 @@ def expected_accuracy(
     vectors = admitted(family, sample, np.arange(sample.shape[0])).astype(np.float64)
     deviation = record.noise_deviation(request.facts().bound, n, protocol.variance(n))
     random, right = np.random.default_rng(seed), []
-    for _ in range(ACCURACY_DRAWS):
-        known, asked = np.array_split(random.permutation(len(vectors)), 2)
+    order = random.permutation(len(vectors))
+    for asked in np.array_split(order, min(ACCURACY_DRAWS, len(order))):
+        known = np.setdiff1d(order, asked)
         published = _forecast(record, n, deviation, vectors[known], numbers[known], random)
         if request.model == DENSITY:
             scores = vectors[asked] @ (published.sums / np.maximum(published.sizes, 1.0)[:, None]).T
         else:
             scores = LinearRule.of(published).scores(vectors[asked])
-        right.append(np.mean(np.argmax(scores, axis=1) == numbers[asked]))
-    return float(np.mean(right))
+        right.append(np.argmax(scores, axis=1) == numbers[asked])
+    return float(np.mean(np.concatenate(right)))
+
+
+def small_sample(n_rows: int, dim: int) -> str | None:
+    """A caution if `expected_accuracy` knows second moments from too few rows to compare models; None if it does not.
+
+    With fewer rows than about ten for each dimension the order of the models may be wrong.
+    """
+    known = n_rows - math.ceil(n_rows / ACCURACY_DRAWS)
+    if known >= FEW_ROWS * dim:
+        return None
+    needed = math.ceil(FEW_ROWS * dim * ACCURACY_DRAWS / (ACCURACY_DRAWS - 1))
+    return (
+        f"caution: {n_rows:,} public rows are few for {dim} dimensions. The discriminant's accuracy is expected too"
+        f" low, and the order of the models may be wrong; about {needed:,} rows are enough."
+    )
 
 
 def _forecast(  # noqa: PLR0917

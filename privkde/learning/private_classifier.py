@@ -14,7 +14,7 @@ from scipy.special import softmax
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from accounting import InfeasibleError, InvalidInputError, Plan
+from accounting import InfeasibleError, InvalidInputError, Plan, PlanRequest, PrivkdeError
 from accounting.classifier_model import DENSITY, TELLING_DEVIATIONS
 from accounting.registry import AUTO
 from accounting.request import JOINT
@@ -46,9 +46,9 @@ class FaintClassesWarning(UserWarning):
 
 
 def _tells_probabilities(classifier: PrivateClassifier) -> bool:
-    """Whether scores are log odds: once fitted, of a linear rule; before that, unless density was asked for."""
+    """Whether scores are log odds: those of a linear rule, once fitted or as the parameters say."""
     ranking = getattr(classifier, "ranking_", None)
-    return classifier.model != DENSITY if ranking is None else ranking.linear is not None
+    return classifier._collects_records() if ranking is None else ranking.linear is not None
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -65,7 +65,8 @@ class PrivateClassifier(LabeledEstimator):
         invent one.
     model : {"auto", "discriminant", "mean", "density"}, default "auto"
         How classes are ranked. "auto" is the discriminant, or the mean where second moments take too many messages or
-        drown in noise; `summary` says why.
+        drown in noise. Where no whole record is rotated (another kernel, delta = 0, another accountant), it is the mean
+        for "inner-product" and the density for other kernels. `summary` says why.
     classes : sequence of str, int, float or bool, optional
         The public set of classes. Without it the set is read off the labels, with an `UndeclaredClassesWarning`: a
         class that only one user has is then published, and the contract says that nothing covers this.
@@ -77,8 +78,9 @@ class PrivateClassifier(LabeledEstimator):
         columns must come from public data: they are published, and nothing protects whom they were computed from.
         They are made orthonormal.
     small_classes : {"refuse", "exclude"}, default "refuse"
-        Where classes are ranked by density: what to do with one whose estimated size does not stand out from its
-        noise. With the other models all classes can be predicted, and a `FaintClassesWarning` names such classes.
+        What to do with a class whose estimated size does not stand out from its noise, where classes are ranked by
+        density and wherever no whole record is rotated (other kernels, delta = 0, other accountants). Elsewhere all
+        classes can be predicted, and a `FaintClassesWarning` names such classes.
     delta : float, default 1e-6
         δ of the same promise; 0 needs `bitsum="pure"`.
     kernel : str, default "inner-product"
@@ -190,6 +192,15 @@ class PrivateClassifier(LabeledEstimator):
             self._refuse_or_warn()
         return self
 
+    def _collects_records(self) -> bool:
+        """Whether a fit with these parameters makes a linear rule, from records that are rotated as a whole."""
+        named = {name: getattr(self, name) for name in ("kernel", "bitsum", "accountant", "delta", "model")}
+        try:
+            asked = PlanRequest(users=1_000, dim=2, classes=2, labels=JOINT, epsilon=self.epsilon or 1.0, **named)
+        except PrivkdeError:
+            return False
+        return asked.model != DENSITY and asked.record is not None
+
     def _publish(self, model: DensityModel, kind: DTypeLike | None = None) -> None:
         """Keep a model, and what follows from it; `kind` is the type of labels, if they were seen."""
         self.model_ = model
@@ -208,14 +219,20 @@ class PrivateClassifier(LabeledEstimator):
 
     def _tell_faint(self, faint: list[Any], linear: LinearRule | None) -> None:
         least = TELLING_DEVIATIONS * self.model_.size_deviation()
-        named = ", ".join(f"{label!r} ({self.class_sizes_[label]:.0f})" for label in faint[:SHOWN_CLASSES])
+        one = len(faint) == 1
+        named = ", ".join(f"{label!r} ({max(0.0, self.class_sizes_[label]):.0f})" for label in faint[:SHOWN_CLASSES])
         text = (
-            f"classes do not stand out from the noise of their size, which takes {least:.0f} users: {named}"
+            f"{'a class does' if one else 'classes do'} not stand out from the noise of {'its' if one else 'their'}"
+            f" size, which takes {least:.0f} users: {named}"
             f"{', …' if len(faint) > SHOWN_CLASSES else ''} ({len(faint)} of {len(self.model_.labels)}); raise epsilon"
             " or take more users"
         )
         if linear is not None:
-            warnings.warn(f"{text}, or do not rely on its predictions.", FaintClassesWarning, stacklevel=4)
+            warnings.warn(
+                f"{text}, or do not rely on predictions of {'it' if one else 'them'}.",
+                FaintClassesWarning,
+                stacklevel=4,
+            )
         elif not self.model_.classes:
             raise InfeasibleError(f"{text}; no class is left. Users have answered: this collection is spent.")
         elif self.small_classes == "refuse":
@@ -248,7 +265,9 @@ class PrivateClassifier(LabeledEstimator):
     def load(cls, path: str | Path) -> Self:
         """A fitted classifier from a file that `save` wrote: it predicts and promises the same.
 
-        Its parameters are those of the plan: what "auto" chose is named.
+        Its parameters are those of the plan: what "auto" chose is named. What a published model does not hold is at
+        its default again: `outside`, `small_classes`, `path`, `engine`, `insecure_seed`, `verbose`. Set them before
+        you fit it again.
         """
         model = DensityModel.load(path)
         if not model.plans[0].request.joint:
@@ -275,6 +294,6 @@ def weakness(linear: LinearRule, n_users: int) -> str:
         return f"{text}: nothing can be told of the classes but their sizes; raise epsilon or take many more users."
     needed = math.ceil(n_users * math.sqrt(linear.noise / linear.signal))
     return (
-        f"{text}: predictions are weak; with about {needed:,} users both would be equal. Take more than that, or a"
-        " larger epsilon."
+        f"{text}: predictions could be better; with about {needed:,} users both would be equal. Take more than that,"
+        " or a larger epsilon."
     )

@@ -279,9 +279,11 @@ class Collection:
         if self.terms.n_groups == 1:
             raise error
         text = f"class {self.terms.labels[number]!r}, reported by {count} users: {error}"
-        text += "" if self.label_use is None else " Labels were drawn, so the charge for them is spent."
         small = isinstance(error, InfeasibleError) or count < max(2, self.terms.request.get("min_users") or 0)
         if not small or self.terms.small_classes == "refuse":
+            charge = "" if self.label_use is None else ", and the charge for them is spent, too"
+            text += f" Labels were reported: their part of epsilon is spent{charge}."
+            text += " small_classes='exclude' leaves such classes out." if small else ""
             raise type(error)(text) from error
         warnings.warn(f"excluded: {text}", ExcludedClassWarning, stacklevel=4)
 

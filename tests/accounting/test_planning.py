@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounting import InfeasibleError, InvalidInputError, Plan, PlanRequest, plan_budget
+from accounting import InfeasibleError, InvalidInputError, Plan, PlanRequest, PrivkdeError, plan_budget
 from accounting.choosing import choose
 from accounting.composition import LADDER
 from accounting.mechanisms import BitsumProtocol, Pure
@@ -295,6 +295,22 @@ def test_infeasible_requests_name_the_smallest_n(accountant: str) -> None:
     assert choose(PlanRequest(**{**request, "users": smallest}))
     with pytest.raises(InfeasibleError):
         choose(PlanRequest(**{**request, "users": round(smallest * 0.97)}))
+
+
+@pytest.mark.parametrize("bitsum", ["rr", "3nb"])
+@pytest.mark.parametrize("least", [None, 40])
+def test_plans_with_separate_labels_name_the_smallest_class(bitsum: str, least: int | None) -> None:
+    """A collection plans each class for those who report it, as here; 5 % more than the smallest is named at most."""
+    alone: dict[str, Any] = {**SMALL, "bitsum": bitsum, "min_users": least, "kernel": "gaussian"}
+    plan = plan_budget(**{**alone, "epsilon": 3.0}, classes=3, labels="separate", label_epsilon=2.0)
+    (named,) = (text for text in plan.reasons if text.startswith("a class that fewer than about "))
+    smallest = int(named.split(" about ")[1].split(" users")[0])
+    assert 2 < smallest < 666
+    assert choose(PlanRequest(**{**alone, "users": smallest}))
+    with pytest.raises(PrivkdeError):
+        choose(PlanRequest(**{**alone, "users": int(smallest / 1.05) - 1}))
+    joint = plan_budget(**SMALL, classes=3, max_messages=400)
+    assert not any("users report" in text for text in joint.reasons)
 
 
 # --- corners: a finite valid plan or a typed error ---

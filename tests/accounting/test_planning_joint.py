@@ -22,6 +22,31 @@ SMALL: dict[str, Any] = {
 JOINT: dict[str, Any] = {**SMALL, "kernel": "gaussian", "labels": "joint", "classes": 3}
 
 
+@pytest.mark.parametrize(
+    ("changes", "model"),
+    [
+        ({"kernel": "gaussian", "repetitions": 8}, "density"),
+        ({"kernel": "inner-product", "accountant": "pld", "epsilon": 20.0}, "mean"),
+        ({"kernel": "inner-product", "bitsum": "pure", "delta": 0.0, "epsilon": 20.0}, "mean"),
+    ],
+)
+def test_auto_says_why_where_there_is_no_discriminant(changes: dict[str, Any], model: str) -> None:
+    asked: dict[str, Any] = {"users": 2_000, "dim": 2, "epsilon": 2.0, "delta": 1e-6, "classes": 3, "labels": "joint"}
+    plan = plan_budget(**asked | {"allow_useless": True} | changes)
+    assert plan.request.model == model
+    assert plan.reasons[0].startswith(f"model {model}: a discriminant needs whole records that are rotated: kernel")
+    named = plan_budget(**asked | {"allow_useless": True} | changes, model=model)
+    assert not any(reason.startswith("model") for reason in named.reasons)
+
+
+def test_a_linear_model_that_is_useless_is_refused_in_its_own_words() -> None:
+    asked: dict[str, Any] = {"users": 60, "dim": 16, "epsilon": 0.1, "delta": 1e-6, "classes": 3, "max_messages": 300}
+    with pytest.raises(InfeasibleError, match=r"noise of a class would be about .* vectors have norm 1; the smallest"):
+        plan_budget(**asked, model="discriminant")
+    with pytest.raises(InfeasibleError, match="above the largest kernel value; the smallest"):
+        plan_budget(**asked, model="density")
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 

@@ -124,6 +124,13 @@ def test_compare_predicts_accuracy_on_data_like_a_sample(capsys: pytest.CaptureF
     text = capsys.readouterr().out
     assert "expected accuracy" in " ".join(text.split())
     assert all(float(cells(text, model)[-1].removesuffix("%")) > 95.0 for model in ("mean", "discriminant"))
+    assert "caution" not in text
+    np.savez(tmp_path / "sample.npz", X=vectors[:20], y=labels[:20])
+    assert main(["plan", *asked, *options]) == 0
+    assert "caution: 20 public rows are few for 2 dimensions" in " ".join(capsys.readouterr().out.split())
+    options.remove("--compare")
+    assert main(["plan", *asked, *options]) == 0
+    assert "--compare predicts the accuracy of each model" in " ".join(capsys.readouterr().out.split())
 
 
 def test_explain_and_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

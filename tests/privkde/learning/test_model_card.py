@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 from privkde import PrivateClassifier, PrivateKDE, PrivateKDEClassifier
 from privkde.learning.model_card import SHOWN_CLASSES
+from privkde.protocol.model import DensityModel
 from tests.plans import made_once
 from tests.privkde.unplanned import little_noise
 
@@ -72,6 +73,19 @@ def test_names_of_classes_are_not_obeyed_and_not_too_many() -> None:
     assert "<b>" not in fitted._repr_html_()
     assert "&lt;b&gt;0" in fitted._repr_html_()
     assert fitted._repr_mimebundle_()["text/html"] == fitted._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore:class")
+def test_no_class_is_shown_with_fewer_than_no_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = PrivateClassifier(epsilon=2.0, max_messages=200, classes=(0, 1), insecure_seed=1).fit(X, Y)
+    monkeypatch.setattr(DensityModel, "sizes", lambda _: {0: 405.2, 1: -5.2})
+    assert "0 (405 ± " in fitted.summary()
+    assert ", 1 (0 ± " in fitted.summary()
+
+
+def test_the_reason_for_a_model_is_on_the_card() -> None:
+    fitted = PrivateClassifier(**FEW | {"epsilon": 50.0}, kernel="gaussian", classes=(0, 1)).fit(X, Y)
+    assert "density: a discriminant needs whole records" in fitted.summary()
 
 
 def test_nothing_to_sum_up() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from accounting.accuracy.density_error import predicted_error
 from accounting.comparing import compare_models
 from accounting.mechanisms import BitsumProtocol, RandomizedResponse
 from privkde.display.tables import models_table
-from privkde.learning.prediction import expected_accuracy, expected_error
+from privkde.learning import prediction
+from privkde.learning.prediction import FEW_ROWS, expected_accuracy, expected_error, small_sample
+from privkde.protocol.linear_rule import Published
 from tests.plans import plan_for
 
 N_USERS, DIM = 3000, 6
@@ -60,8 +63,45 @@ def test_more_noise_is_expected_to_cost(law: BitsumProtocol) -> None:
 def test_it_can_be_repeated(law: BitsumProtocol) -> None:
     sample, labels = cloud(600, seed=2)
     request = request_for("discriminant")
-    first, again, other = (expected_accuracy(request, law, sample, labels, seed=seed) for seed in (0, 0, 1))
-    assert first == again != other
+    first, again, *others = (expected_accuracy(request, law, sample, labels, seed=seed) for seed in (0, 0, 1, 2, 3))
+    assert first == again
+    assert {first} != {*others}, "of the same rows, each with other noise"
+
+
+def test_every_row_is_classified_once_by_the_others(law: BitsumProtocol, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four fifths are known. A rule that always names the first class is right as often as there is that class."""
+    sample, labels = cloud(103, seed=5)
+    known: list[int] = []
+
+    def first_class(*arguments: Any) -> Published:
+        known.append(len(arguments[3]))
+        return Published(
+            n_users=2,
+            sizes=np.array([1.0, 1.0]),
+            size_deviation=0.0,
+            sums=np.zeros((2, DIM)),
+            deviation=0.0,
+        )
+
+    monkeypatch.setattr(prediction, "_forecast", first_class)
+    found = expected_accuracy(request_for("density"), law, sample, labels)
+    assert known == [82, 82, 82, 83, 83]
+    assert found == pytest.approx(np.mean(labels == 0), rel=1e-12)
+
+
+def test_two_rows_are_a_sample(law: BitsumProtocol) -> None:
+    sample, _ = cloud(2, seed=6)
+    assert 0.0 <= expected_accuracy(request_for("mean"), law, sample, np.array([0, 1])) <= 1.0
+
+
+def test_few_rows_are_cautioned_about() -> None:
+    """Ten known rows for each dimension, of four fifths of the sample."""
+    enough = FEW_ROWS * 8 * 5 // 4
+    assert small_sample(enough, 8) is None
+    caution = small_sample(enough - 1, 8)
+    assert caution is not None
+    assert "caution: 99 public rows are few for 8 dimensions" in caution
+    assert f"about {enough} rows are enough" in caution
 
 
 def test_a_sample_that_does_not_fit_is_refused(law: BitsumProtocol) -> None:

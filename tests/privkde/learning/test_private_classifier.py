@@ -115,6 +115,9 @@ def test_scores_decisions_and_probabilities() -> None:
 def test_densities_are_no_probabilities() -> None:
     assert hasattr(classifier(), "predict_proba")
     assert not hasattr(classifier(model="density"), "predict_proba")
+    assert hasattr(classifier(epsilon=None, model="mean"), "predict_proba")
+    for plain in ({"kernel": "gaussian"}, {"delta": 0.0, "bitsum": "pure"}, {"accountant": "pld"}, {"kernel": "none"}):
+        assert not hasattr(classifier(**plain), "predict_proba"), plain
     fitted = classifier(model="density").fit(X, Y)
     np.testing.assert_array_equal(fitted.decision_function(X), fitted.model_.densities(X))
     assert not hasattr(fitted.set_params(model="auto"), "predict_proba"), "what was fitted decides"
@@ -146,6 +149,7 @@ def test_a_loaded_classifier_predicts_and_promises_the_same(
     np.testing.assert_array_equal(loaded.decision_function(X), fitted.decision_function(X))
     np.testing.assert_array_equal(loaded.predict(X), fitted.predict(X))
     assert (loaded.contract_, loaded.summary()) == (fitted.contract_, fitted.summary())
+    assert str(loaded.contract_) == str(fitted.contract_)
     chosen = {"model": fitted.plan_.request.model, "public_seed": loaded.public_seed, "insecure_seed": None}
     kept = {"repetitions": fitted.plan_.request.repetitions}
     assert loaded.get_params() == fitted.get_params() | chosen | kept
@@ -188,9 +192,13 @@ def test_files_of_others_are_refused(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("noise")
 def test_all_declared_classes_stay_predictable() -> None:
     """Nobody has the fourth: its size is noise, and a linear model says so and goes on."""
-    with pytest.warns(FaintClassesWarning, match=r"classes do not stand out .* users: 'dog' \("):
+    with pytest.warns(
+        FaintClassesWarning, match=r"a class does not stand out .* users: 'dog' \(\d+\) .* predictions of it\."
+    ):
         fitted = classifier(classes=(*NAMES, "dog")).fit(X, Y)
     assert fitted.classes_.tolist() == [*NAMES, "dog"]
+    with pytest.warns(FaintClassesWarning, match=r"classes do not .* their size.* predictions of them\."):
+        classifier(classes=(*NAMES, "dog", "eel")).fit(X, Y)
     assert fitted.predict_proba(X[:2]).shape == (2, 4)
     assert fitted.score(X, Y) > 0.95
     assert list(fitted.decode(CENTERS, ["a", "b", "c"], k=1)) == list(NAMES), "no density, no words"
@@ -221,7 +229,9 @@ def test_a_fit_that_drowns_says_so() -> None:
 def test_how_many_users_it_would_take() -> None:
     """Squared noise falls with n²: four times as much as the signal takes twice the users."""
     shape: dict[str, Any] = {"weights": np.zeros((2, 1)), "offsets": np.zeros(2)}
-    assert "with about 2,000 users both would be equal" in weakness(LinearRule(signal=0.25, noise=1.0, **shape), 1_000)
+    assert "could be better; with about 2,000 users both would be equal" in weakness(
+        LinearRule(signal=0.25, noise=1.0, **shape), 1_000
+    )
     assert "nothing can be told" in weakness(LinearRule(signal=0.25, noise=1.0, sure=False, **shape), 1_000)
     short = LinearRule(signal=0.25, noise=1.0, squared_norm=(0.008, 0.01), **shape)
     assert "norms of at most about 0.1; scale them towards norm 1" in weakness(short, 1_000)

@@ -589,8 +589,9 @@ def test_small_classes_are_refused_or_excluded(
     first = next(number for number in range(3) if number not in released)
     refusing = Collection(terms(labels=ABC, label_epsilon=1.0, request={"min_users": least}))
     refusing.enroll_labels(reported)
-    with pytest.raises(PrivkdeError, match=f"class '{ABC[first]}', reported by {sizes[first]} users"):
+    with pytest.raises(PrivkdeError, match=f"class '{ABC[first]}', reported by {sizes[first]} users") as refused:
         refusing.fix_plan()
+    assert "Labels were reported: their part of epsilon is spent. small_classes='exclude'" in str(refused.value)
     assert snapshot(refusing) == (Round.ENROLLMENT, list(sizes), (), [])
     excluding = Collection(terms(labels=ABC, label_epsilon=1.0, request={"min_users": least}, small_classes="exclude"))
     excluding.enroll_labels(reported)
