@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+import scipy
 from flint import ctx
 
 from accounting import Plan
@@ -40,12 +41,14 @@ HEAVY = 0.1
 """An outcome of so much mass has its loss on the grid, so that connecting the dots costs nothing there."""
 FINEST_CELLS, WIDE = 1024, 16
 """Finest cells of the others' data, about; and how many of them make a wide one, which is tried first."""
-LARGEST_WINDOWS = 2e6
+LARGEST_WINDOWS = 4e6
 """Masses that all cells together may have."""
 GROUPS = 8
 """Cells are joined into so many kinds."""
 CERTAIN = 1e-8
 """Share of δ up to which a grid of losses may end too early."""
+FIRST_STEP = 2e-3
+"""A proved ε is lowered by such a share first, then by eight times as much."""
 TRIMMED = 1e-9
 """Share of δ that may be trimmed after each product of losses."""
 
@@ -157,17 +160,27 @@ class Upper:
     witness: Witness
 
     def epsilon(self, delta: float, guess: float) -> float:
-        """About the least ε whose δ(ε) is surely at most `delta`."""
-        target, high = exact(delta), max(guess, 1e-9)
-        while not self.delta(high) <= target:
-            high *= 2.0
+        """About the least ε whose δ(ε) is surely at most `delta`, after few tries: each may take long."""
+
+        def excess(epsilon: float) -> float:
+            return math.log(max(float(self.delta(epsilon)), 1e-300)) - math.log(delta)
+
+        def holds(epsilon: float) -> bool:
+            return bool(self.delta(epsilon) <= exact(delta))
+
+        low, high, step = 0.0, max(guess, 1e-9), FIRST_STEP
+        while not holds(high):
+            low, high = high, 2.0 * high
             if high > 1e4:
                 return math.inf
-        low = 0.0 if high <= guess else high / 2.0
-        while high - low > 1e-6 * high:
-            middle = 0.5 * (low + high)
-            low, high = (low, middle) if self.delta(middle) <= target else (middle, high)
-        return high
+        while low < high * (1.0 - step) and holds(nearer := high * (1.0 - step)):
+            high, step = nearer, 8.0 * step
+        low = max(low, high * (1.0 - step))
+        if not excess(low) > 0.0 > excess(high):
+            return high
+        root = scipy.optimize.brentq(excess, low, high, xtol=1e-7 * high, rtol=1e-7)
+        above_root = min(high, root * (1.0 + 1e-6))
+        return above_root if holds(above_root) else high
 
 
 def bits_for(delta: float) -> int:
