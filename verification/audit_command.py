@@ -23,7 +23,7 @@ from privkde.cli.ledger_options import add_ledger_options, open_ledger
 from privkde.cli.parsing import EXIT_BAD_INPUT, fail, read_plan, whole
 from privkde.display.progress import Tracker, tracked
 from privkde.protocol.model import DensityModel
-from privkde.storage.files import require_writable, write_text
+from privkde.storage.files import require_own_name, require_writable, write_text
 from verification.auditing import audit
 from verification.commands import EXIT_REFUTED, READER_LEFT
 from verification.reporting import wording
@@ -207,6 +207,7 @@ def _saboteurs(parsed: argparse.Namespace) -> int:
         raise InvalidInputError(f"--{ignored[0]} has no effect with --saboteurs, which brings its own; leave it out.")
     path = (parsed.output or Path()) / MATRIX
     if parsed.output is not None:
+        require_own_name(parsed.output)
         parsed.output.mkdir(exist_ok=True)
     require_writable(path)
     with tracked(sys.stderr.isatty()) as tracker:

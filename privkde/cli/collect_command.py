@@ -103,6 +103,7 @@ def _from_vectors(parsed: argparse.Namespace, chosen: Engine) -> None:
         fit_from_file(parsed, chosen)
         return
     require_outside(parsed.output, parsed.packets)
+    require_apart([parsed.packets], ledger_files(parsed))
     through = ThroughFiles(engine=chosen, folder=parsed.packets, suffix=f".{parsed.format or 'packets'}")
     parsed.path, parsed.public_seed = "faithful", parsed.public_seed or through.public_seed()
     fit_from_file(parsed, through)

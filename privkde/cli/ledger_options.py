@@ -15,6 +15,8 @@ from privkde.storage.files import kept_by_sqlite
 VARIABLE = "PRIVKDE_LEDGER"
 KEY_VARIABLE = "PRIVKDE_LEDGER_KEY"
 DEFAULT = "privkde-ledger.sqlite"
+LONGEST_KEY = 1 << 16
+"""Bytes of a file that holds a key."""
 
 
 def add_ledger_options(parser: argparse._ActionsContainer) -> None:
@@ -52,7 +54,13 @@ def add_paying_options(parser: argparse.ArgumentParser) -> None:
 def ledger_key(path: Path | None) -> bytes | None:
     """The key in a file or in the environment; None without either."""
     if path is not None:
-        return path.read_bytes().strip()
+        with path.open("rb") as file:
+            held = file.read(LONGEST_KEY + 1)
+        if len(held) > LONGEST_KEY:
+            raise InvalidInputError(
+                f"the key in {str(path)!r} has more than {LONGEST_KEY:,} bytes; make one with `openssl rand -hex 32`."
+            )
+        return held.strip()
     return os.fsencode(os.environ.get(KEY_VARIABLE, "")) or None
 
 

@@ -18,7 +18,7 @@ from privkde.engines.users import Users
 from privkde.protocol.announcement import Announcement
 from privkde.protocol.counting import PacketCounter, PartialCounts, released
 from privkde.protocol.parties import Analyzer, register_of
-from privkde.storage.files import require_writable, write_text
+from privkde.storage.files import require_own_name, require_writable, write_text
 from privkde.storage.json_text import read_json
 from privkde.storage.packets import SUFFIXES, part_name, require_answers
 from privkde.storage.report_register import ReportRegister, register_beside
@@ -154,6 +154,7 @@ class ThroughFiles:
 
     def __post_init__(self) -> None:
         require_choice("suffix", self.suffix, SUFFIXES)
+        require_own_name(self.folder)
 
     def play(
         self, users: Users, *, stream: ByteStream, path: str = "faithful", progress: Progress | None = None

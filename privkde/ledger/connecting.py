@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
 from pathlib import Path
@@ -46,7 +47,7 @@ def file_at(engine: sa.Engine, place: Path) -> tuple[int, ...] | None:
 
 
 def foreign_journal(engine: sa.Engine) -> str | None:
-    """What is wrong with the journal that lies beside a file, before SQLite obeys it; None if nothing is."""
+    """What is wrong with the journal or log that lies beside a file, before SQLite obeys it; None if nothing is."""
     if engine.dialect.name != "sqlite":
         return None
     return planted_journal(Path(str(engine.url.database)))
@@ -61,18 +62,18 @@ def leave_log(engine: sa.Engine) -> None:
     if engine.dialect.name != "sqlite":
         return
     deadline = time.monotonic() + PATIENCE
-    connection = engine.raw_connection()
-    try:
-        while True:  # SQLite does not wait for other processes here
-            try:
-                connection.cursor().execute(f"PRAGMA journal_mode = {_JOURNAL}")
-                return
-            except sqlite3.OperationalError as error:
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.02)
-    finally:
-        connection.close()
+    while True:  # SQLite does not wait for other processes here
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute(f"PRAGMA journal_mode = {_JOURNAL}")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+        finally:
+            connection.close()
+        engine.dispose()  # others who do the same wait for this connection, as this one waits for theirs
+        time.sleep(random.uniform(0.0, 0.1))
 
 
 def keeps_log(connection: sa.Connection) -> bool:

@@ -42,7 +42,7 @@ from privkde.ledger.refusals import (
     LedgerUnavailableError,
     UnknownBudgetError,
 )
-from privkde.storage.files import whole_file
+from privkde.storage.files import kept_by_sqlite, whole_file
 from privkde.storage.json_text import parsed_json
 
 VERSION = 3
@@ -232,16 +232,22 @@ class Store:
         return self.verify()
 
     def backup(self, path: Path) -> Head:
-        """Copy the ledger of a file to a new file and check the copy; whole or not at all."""
-        if os.path.lexists(path):
-            raise InvalidInputError(f"file {str(path)!r} exists; name a new file for the backup.")
+        """Copy the ledger of a file to a new file and check the copy; whole or not at all.
+
+        A journal that lies beside the new name would be played back over the backup.
+        """
+        for place in (path, *kept_by_sqlite(path)):
+            if os.path.lexists(place):
+                raise InvalidInputError(f"file {str(place)!r} exists; name a new file for the backup.")
         with whole_file(path, once=True, private=True) as temporary:
-            self._require_own_journal()
+            with self.transaction():  # what this process saw must be there
+                pass
+            since = self._checked.head  # before the copy begins: what it holds is never older
             with self._translated():
                 copy_file(self._engine, temporary)
             copy = Store(temporary, create=False, key=self._key)
             try:
-                return copy.verify()
+                return copy.verify(since)
             finally:
                 copy.close()
 
@@ -273,7 +279,7 @@ class Store:
             raise self._replaced(outcome)
 
     def _require_own_journal(self) -> None:
-        """Refuse a journal that somebody planted. Looked at before SQLite reads, since it would obey it."""
+        """Refuse a journal or log that somebody planted. Looked at before SQLite reads, since it would obey it."""
         if planted := foreign_journal(self._engine):
             raise LedgerAlteredError(
                 f"{planted}; nothing was charged. Find out who put it there, move it away, and look at the ledger with"

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.arrays import read_plain
-from privkde.storage.files import whole_file
+from privkde.storage.files import refuse_device, whole_file
 from privkde.storage.json_text import parsed_json
 
 Arrays = dict[str, NDArray[Any]]
@@ -49,6 +49,7 @@ def read_container(
     path: Path, schema: Schema, names: Iterable[str], optional: Iterable[str] = ()
 ) -> tuple[dict[str, Any], Arrays]:
     """The document, which has one of these schemas, and the arrays of these names, or `DamagedFileError`."""
+    refuse_device(path)
     return unsealed(path.read_bytes(), str(path), schema, names, optional)
 
 

@@ -16,7 +16,7 @@ from accounting import InvalidInputError
 from accounting.kernels import MOST_DIMENSIONS
 from privkde.storage.arrays import ArrayHeader, has_characters_only, read_header, read_plain
 from privkde.storage.columns import AND_MORE, PARQUET, TIMES_THE_FILE, column_names, read_labels, read_matrix
-from privkde.storage.files import reading, whole_file
+from privkde.storage.files import reading, refuse_device, whole_file
 from privkde.storage.user_blocks import Index
 
 
@@ -107,6 +107,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _reading(path: Path) -> AbstractContextManager[None]:
+    refuse_device(path)
     intact = f"{str(path)!r} is not an intact .npz archive of plain arrays"
     return reading(lambda error: InvalidInputError(f"{intact} ({error}); write it with numpy.savez, or as Parquet."))
 

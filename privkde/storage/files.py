@@ -16,6 +16,9 @@ from accounting import InvalidInputError
 
 TEMPORARY = ".privkde-"
 """How the names of files and folders that are being written begin."""
+_BESIDE = ("-wal", "-shm", "-journal")
+"""How the names of what SQLite keeps beside a database end: log, index of the log, journal."""
+_DATABASE = b"SQLite format 3\0"
 _SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 """The end of a journal that names another one; SQLite writes such only where databases are attached to each other."""
 _private: set[Path] = set()
@@ -32,8 +35,15 @@ def reading(refused: Callable[[Exception], InvalidInputError]) -> Iterator[None]
         raise refused(error) from error
 
 
+def refuse_device(path: Path) -> None:
+    """Refuse to read a device, which may never end."""
+    if path.is_char_device() or path.is_block_device():
+        raise InvalidInputError(f"{str(path)!r} is a device, not a file; name a file.")
+
+
 def require_writable(path: Path) -> None:
     """Refuse a path that cannot take a file, before any work is done for it."""
+    require_own_name(path)
     if not path.parent.is_dir():
         raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
     if path.is_dir():
@@ -57,30 +67,72 @@ def resolved(path: Path) -> Path:
 
 
 def kept_by_sqlite(path: Path) -> list[Path]:
-    """A database and what SQLite keeps beside it while it is used: log, index of the log, journal."""
-    return [Path(f"{resolved(path)}{ending}") for ending in ("", "-wal", "-shm", "-journal")]
+    """A database and what SQLite keeps beside it while it is used."""
+    return [Path(f"{resolved(path)}{ending}") for ending in ("", *_BESIDE)]
+
+
+def require_own_name(path: Path) -> None:
+    """Refuse a name that SQLite uses beside a file that is there: what has it is deleted if that is a database.
+
+    Whether it is one is not read: closing a database that this process has open would drop SQLite's locks on it.
+    """
+    for place in (path.absolute(), resolved(path)):
+        for ending in _BESIDE:
+            database = Path(str(place).removesuffix(ending))
+            if database != place and database.is_file():
+                raise InvalidInputError(
+                    f"{str(path)!r} has a name that SQLite uses beside {str(database)!r} if that is a database, and it"
+                    " deletes what is there; choose another name."
+                )
 
 
 def planted_journal(database: Path) -> str | None:
-    """What is wrong with the journal beside a database (without links); None if there is none, or nothing is wrong.
+    """What is wrong with the journal or the log beside a database (without links); None if nothing is."""
+    for beside in (Path(f"{database}{ending}") for ending in _BESIDE):
+        with suppress(OSError):  # it is not there, too short, or SQLite cannot read it either
+            if wrong := _planted(beside, database):
+                return f"{str(beside)!r} {wrong}"
+    return None
 
-    SQLite waits forever for a pipe to be filled, and deletes the other journal that a journal names at its end,
-    whatever file that is.
+
+def _planted(beside: Path, database: Path) -> str | None:
+    """SQLite makes the pages in a journal or a log those of the database, whoever wrote them.
+
+    It waits forever for a pipe to be filled, and deletes the other journal that a journal names at its end, whatever
+    file that is, and a database that has the name of a journal.
     """
-    journal = Path(f"{database}-journal")
-    try:
-        if not stat.S_ISREG(journal.lstat().st_mode):
-            return f"{str(journal)!r} is not a regular file, which the journal of a database is"
-        with journal.open("rb") as file:
-            file.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
-            names_another = file.read() == _SUPER_JOURNAL
-    except OSError:  # it is not there, too short, or SQLite cannot read it either
-        return None
-    return f"{str(journal)!r} names a file for SQLite to delete, which privkde never does" if names_another else None
+    found = beside.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file, which the journal or log of a database is"
+    if found.st_nlink > 1:
+        return "has a second name (a hard link), which the journal or log of a database has not"
+    if not _is_from_a_writer(found.st_uid, database):
+        return f"belongs to somebody who need not be allowed to write {str(database)!r}"
+    if beside.name.endswith("-shm"):
+        return None  # not read: closing it would drop SQLite's locks
+    with beside.open("rb") as file:
+        if file.read(len(_DATABASE)) == _DATABASE:
+            return "is a database itself, which SQLite would delete"
+        file.seek(-len(_SUPER_JOURNAL), os.SEEK_END)
+        names_another = file.read() == _SUPER_JOURNAL
+    return "names a file for SQLite to delete, which privkde never does" if names_another else None
+
+
+def _is_from_a_writer(owner: int, database: Path) -> bool:
+    """Whether only somebody who may write a database can have made a file of this owner beside it.
+
+    If a group may write the database, its members are believed where nobody else can make files in the folder.
+    """
+    kept, folder = database.stat(), database.parent.stat()
+    one_group = folder.st_gid == kept.st_gid or not folder.st_mode & stat.S_IWGRP
+    groups_own = kept.st_mode & stat.S_IWGRP and one_group and not folder.st_mode & stat.S_IWOTH
+    return owner in (kept.st_uid, 0) or bool(groups_own or kept.st_mode & stat.S_IWOTH)
 
 
 def make_for_owner(path: Path) -> None:
     """Make an empty file that nobody but its owner ever could read; one that is there stays as it is."""
+    if not path.exists():
+        require_own_name(path)
     with suppress(FileExistsError):
         os.close(os.open(resolved(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
@@ -148,6 +200,7 @@ def write_text(path: Path, text: str, *, once: bool = False) -> None:
 
 def require_replaceable(path: Path, own: Sequence[str]) -> None:
     """Refuse a place that cannot take a folder, or holds files that match none of the patterns `own`."""
+    require_own_name(path)
     if not path.parent.is_dir():
         raise InvalidInputError(f"folder {str(path.parent)!r} does not exist; create it first or choose another path.")
     if not path.exists():

@@ -274,7 +274,7 @@ class ReportRegister:
             yield
 
     def _require_own_journal(self) -> None:
-        """Refuse a journal that somebody planted. Looked at before SQLite reads, since it would obey it."""
+        """Refuse a journal or log that somebody planted. Looked at before SQLite reads, since it would obey it."""
         if self._file is not None and (planted := planted_journal(self._file)):
             raise DamagedFileError(f"{planted}; find out who put it there, move it away, and count nothing until then.")
 

@@ -1,4 +1,4 @@
-"""What an attacker who can write in the folder of a database puts there as its journal."""
+"""What an attacker who can write in the folder of a database puts there as its journal or log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import os
 import shutil
 import sqlite3
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 PAGE = 4096
 LOCKED_BYTE = 0x40000000
-SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+SECTOR = 512
+MAGIC = SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+STRANGER = 61001
+"""A user, and a group, that own nothing."""
 
 
 def pipe(journal: Path, _victim: Path) -> None:
@@ -28,6 +32,19 @@ def folder(journal: Path, _victim: Path) -> None:
 def link(journal: Path, victim: Path) -> None:
     """Elsewhere."""
     journal.symlink_to(victim)
+
+
+def second_name(journal: Path, victim: Path) -> None:
+    """Of a file that belongs to whom the database belongs to."""
+    os.link(victim, journal)
+
+
+def another_database(journal: Path, victim: Path) -> None:
+    """SQLite takes it for a journal without pages, and deletes it."""
+    other = victim.with_name("other")
+    with closing(sqlite3.connect(other)) as writer:
+        writer.execute("CREATE TABLE kept (cell)")
+    other.rename(journal)
 
 
 def order_to_delete(journal: Path, victim: Path) -> None:
@@ -52,10 +69,53 @@ def journal_of(database: Path) -> bytes:
     return journal
 
 
+def journal_to(database: Path) -> bytes:
+    """A journal that turns any database into this one."""
+    content = database.read_bytes()
+    pages = [content[start : start + PAGE] for start in range(0, len(content), PAGE)]
+    journal = struct.pack(">8s5I", MAGIC, len(pages), 0, len(pages), SECTOR, PAGE).ljust(SECTOR, b"\0")
+    for number, page in enumerate(pages, 1):
+        checksum = sum(page[place] for place in range(PAGE - 200, 0, -200))
+        journal += struct.pack(">I", number) + page + struct.pack(">I", checksum)
+    return journal
+
+
+def log_to(database: Path) -> bytes:
+    """A write-ahead log that turns any database into this one."""
+    scratch = database.with_name("scratch")
+    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(scratch)) as copy:
+        for statement in ("CREATE TABLE t (a)", "PRAGMA journal_mode = WAL", "PRAGMA wal_autocheckpoint = 0"):
+            copy.execute(statement)
+        source.backup(copy)
+        log = Path(f"{scratch}-wal").read_bytes()
+    scratch.unlink()
+    return log
+
+
+FORGERIES: dict[str, Callable[[Path], bytes]] = {"-journal": journal_to, "-wal": log_to}
+
+
+def plant_as_a_stranger(database: Path, ending: str, content: bytes) -> None:
+    """Somebody who may not read the database, and may make files in its folder; needs a test that is run by root."""
+    command = 'umask 0; ! cat "$1" 2>&- && cat > "$1$2"'
+    subprocess.run(
+        ["sh", "-c", command, "sh", database.name, ending],
+        input=content,
+        cwd=database.parent,
+        user=STRANGER,
+        group=STRANGER,
+        extra_groups=[],
+        check=True,
+    )
+    assert Path(f"{database}{ending}").stat().st_uid == STRANGER
+
+
 PLANTS: dict[str, Callable[[Path, Path], None]] = {
     "pipe": pipe,
     "folder": folder,
     "link": link,
+    "second name": second_name,
+    "another database": another_database,
     "order to delete": order_to_delete,
 }
 

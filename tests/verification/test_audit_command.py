@@ -309,5 +309,14 @@ def test_saboteurs_are_printed_and_written(
     assert document["complete"] is complete
 
 
+def test_no_report_takes_a_name_that_sqlite_deletes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regression: a folder of this name kept a ledger from being opened."""
+    plan, report = str(written(tmp_path / "plan.json")), str(tmp_path / "ledger-journal")
+    (tmp_path / "ledger").touch()
+    for asked in (["--saboteurs"], ["--plan", plan]):
+        assert "choose another name" in refuse(capsys, "audit", *asked, "--output", report)
+    assert not Path(report).exists()
+
+
 def test_saboteurs_bring_their_own_plans(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--plan has no effect" in refuse(capsys, "audit", "--saboteurs", "--plan", "plan.json")

@@ -304,6 +304,24 @@ def test_a_link_to_itself_is_refused_in_one_line(capsys: pytest.CaptureFixture[s
     assert "lead nowhere" in refuse(capsys, "budget", "show", "--ledger", "loop")
 
 
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_a_backup_is_not_put_where_the_next_command_deletes_it(
+    ledger: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    run(capsys, *CREATE)
+    assert "choose another name" in refuse(capsys, "budget", "backup", f"{ledger.name}{ending}")
+    assert "choose another name" in refuse(capsys, "budget", *CREATE, "--ledger", f"{ledger.name}{ending}")
+    run(capsys, "show")
+    assert [path.name for path in Path().iterdir()] == [ledger.name]
+
+
+@pytest.mark.parametrize("key", ["/dev/zero", "long"])
+def test_a_key_without_end_is_not_read(capsys: pytest.CaptureFixture[str], key: str) -> None:
+    Path("long").write_bytes(b"k" * 70_000)
+    assert "more than 65,536 bytes" in refuse(capsys, "budget", *CREATE, "--ledger-key", key)
+    assert not Path("privkde-ledger.sqlite").exists()
+
+
 def test_names_of_files_are_not_obeyed_by_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, *CREATE)
     text = run(capsys, "backup", "\x1b[31m\nred.bk")

@@ -581,6 +581,26 @@ def test_one_report_too_many_spends_nothing(
     assert "601 reports came" in refuse(capsys, *both)
 
 
+@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal"])
+def test_packets_take_no_place_of_the_ledger(
+    shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], ending: str
+) -> None:
+    """A regression: the command made a folder in the place of its ledger's journal, and then refused the ledger."""
+    command = ["collect", str(shop / "data.npz"), "--plan", str(shop / "density.json"), "-o", str(tmp_path / "model")]
+    command += ["--packets", f"{budgets}{ending}", "--ledger", str(budgets), "--budget", "enough"]
+    before = sorted(budgets.parent.iterdir())
+    assert "is named for something else" in refuse(capsys, *command)
+    assert sorted(budgets.parent.iterdir()) == before
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no such device")
+def test_devices_are_not_read(shop: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """They have no end."""
+    zero = Path("/dev/zero")
+    for command in (fit(zero, shop / "density.json", tmp_path / "model"), ["predict", str(zero), str(zero)]):
+        assert "'/dev/zero' is a device, not a file; name a file." in refuse(capsys, *command)
+
+
 @pytest.mark.parametrize("other", ["ledger", "data", "plan", "key"])
 def test_a_model_takes_no_other_files_place(
     shop: Path, budgets: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], other: str

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ import pytest
 import sqlalchemy as sa
 
 from accounting import InvalidInputError, PrivkdeError
+from privkde.engines import ThroughFiles, engine
 from privkde.ledger import Ledger, LedgerAlteredError, LedgerUnavailableError, connecting, store
 from privkde.ledger.records import Charge
 from tests.privkde.ledger.charging import release
-from tests.privkde.planted import PLANTS, journal_of, planted
+from tests.privkde.planted import FORGERIES, PLANTS, journal_of, log_to, plant_as_a_stranger, planted
 from tests.privkde.postgres import Server
 
 
@@ -86,6 +88,33 @@ def test_a_ledger_with_a_log_that_is_in_use_is_not_opened(tmp_path: Path, monkey
     Ledger.open(path).close()
 
 
+def test_processes_that_open_a_ledger_with_a_log_at_once_all_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A regression: each kept its connection while it waited for those of the others."""
+    path, together, brought_back = tmp_path / "ledger", threading.Barrier(3), connecting.leave_log
+    Ledger.open(path).close()
+    give_log(path)
+    opened: list[bool] = []
+
+    def wait_for_all(engine: sa.Engine) -> None:
+        together.wait(30)
+        brought_back(engine)
+
+    def use() -> None:
+        with Ledger.open(path, create=False) as ledger:
+            opened.append(ledger.budgets() == ())
+
+    monkeypatch.setattr(connecting, "PATIENCE", 10.0)
+    monkeypatch.setattr(store, "leave_log", wait_for_all)
+    threads = [threading.Thread(target=use) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert opened == [True] * 3
+
+
 def give_log(path: Path) -> None:
     """As any tool can, while nobody reads or writes."""
     tool = sqlite3.connect(path)
@@ -133,8 +162,122 @@ def test_older_bytes_in_the_same_file_are_found_by_whoever_saw_more(tmp_path: Pa
         older = path.read_bytes()
         ledger.charge("a", release(0.1), key="one")
         path.write_bytes(older)
-        with pytest.raises(LedgerAlteredError):
+        for use in (
+            lambda: ledger.charge("a", release(0.1), key="two"),
+            lambda: ledger.backup(tmp_path / "backup"),
+        ):
+            with pytest.raises(LedgerAlteredError):
+                use()
+    assert [place.name for place in tmp_path.iterdir()] == ["ledger"]
+
+
+@pytest.mark.parametrize("change", ["replaced", "a log is planted"])
+def test_a_backup_is_not_of_another_file(tmp_path: Path, change: str) -> None:
+    """The attack: what was not there any more was not in the backup, and that was called checked."""
+    path = tmp_path / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.backup(tmp_path / "old")
+        ledger.charge("a", release(0.1), key="one")
+        if change == "replaced":
+            shutil.copy(tmp_path / "old", tmp_path / "put there")
+            os.replace(tmp_path / "put there", path)
+        else:
+            Path(f"{path}-wal").write_bytes(log_to(tmp_path / "old"))
+        with pytest.raises(LedgerAlteredError, match="replaced, removed, given a second name"):
+            ledger.backup(tmp_path / "backup")
+    assert not (tmp_path / "backup").exists()
+
+
+def test_a_backup_holds_all_that_its_process_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if older bytes are there only while it is copied; what is charged after that need not be in it."""
+    path, copy = tmp_path / "ledger", connecting.copy_file
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.backup(tmp_path / "old")
+        ledger.charge("a", release(0.1), key="one")
+
+        def copied_early(engine: sa.Engine, temporary: Path) -> None:
+            copy(engine, temporary)
             ledger.charge("a", release(0.1), key="two")
+
+        def copied_another(_: sa.Engine, temporary: Path) -> None:
+            shutil.copy(tmp_path / "old", temporary)
+
+        monkeypatch.setattr(store, "copy_file", copied_early)
+        assert ledger.backup(tmp_path / "early").rows == 2
+        monkeypatch.setattr(store, "copy_file", copied_another)
+        with pytest.raises(LedgerAlteredError, match="is not in it"):
+            ledger.backup(tmp_path / "another")
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm", "-journal"])
+def test_nothing_takes_a_name_that_sqlite_deletes(tmp_path: Path, ending: str) -> None:
+    """The attack: a backup, or another ledger, was deleted when the ledger was opened next."""
+    path = tmp_path / "ledger"
+    beside = Path(f"{path}{ending}")
+    with Ledger.open(path) as ledger, Ledger.open(tmp_path / "other") as other:
+        for use in (
+            lambda: ledger.backup(beside),
+            lambda: other.backup(beside),
+            lambda: Ledger.open(beside),
+            lambda: ThroughFiles(engine=engine("local"), folder=beside),
+        ):
+            with pytest.raises(InvalidInputError, match="choose another name"):
+                use()
+        Path(f"{tmp_path / 'copy'}{ending}").touch()
+        with pytest.raises(InvalidInputError, match=f"copy{ending}' exists"):
+            ledger.backup(tmp_path / "copy")
+    assert sorted(place.name for place in tmp_path.iterdir()) == [f"copy{ending}", "ledger", "other"]
+
+
+@pytest.fixture
+def open_to_all(tmp_path: Path) -> Path:
+    """A folder as the system's temporary one: everybody makes files, and nobody touches those of others."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as somebody else")
+    folder = tmp_path / "public"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    return folder
+
+
+@pytest.mark.parametrize("ending", FORGERIES)
+@pytest.mark.parametrize("key", [None, b"k" * 32])
+def test_who_can_only_make_files_beside_a_ledger_does_not_replace_it(
+    tmp_path: Path, open_to_all: Path, ending: str, key: bytes | None
+) -> None:
+    """The attack: a journal or log of a ledger of one's own, with which SQLite overwrote all of another person's."""
+    path, forged = open_to_all / "ledger", tmp_path / "forged"
+    with Ledger.open(forged, key=key) as mine:
+        mine.create("a", epsilon=100.0, delta=1e-6)
+    with Ledger.open(path, key=key) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        ledger.charge("a", release(0.1), key="one")
+        kept = path.read_bytes()
+        plant_as_a_stranger(path, ending, FORGERIES[ending](forged))
+        for use in (
+            lambda: Ledger.open(path, create=False, key=key),
+            lambda: ledger.charge("a", release(0.1), key="two"),
+            lambda: ledger.backup(tmp_path / "backup"),
+        ):
+            with pytest.raises(LedgerAlteredError, match="need not be allowed to write"):
+                use()
+    assert path.read_bytes() == kept
+    Path(f"{path}{ending}").unlink()
+    with Ledger.open(path, create=False, key=key) as ledger:
+        assert (ledger.standing("a").budget.epsilon, ledger.standing("a").n_charges) == (1.0, 1)
+
+
+@pytest.mark.parametrize("ending", FORGERIES)
+def test_the_forged_journal_and_log_are_obeyed_if_they_are_the_owners(tmp_path: Path, ending: str) -> None:
+    """So the tests above test something; and what docs/reference/ledger.md says of the owner's own files."""
+    for name, epsilon in (("ledger", 1.0), ("forged", 100.0)):
+        with Ledger.open(tmp_path / name) as ledger:
+            ledger.create("a", epsilon=epsilon, delta=1e-6)
+    Path(f"{tmp_path / 'ledger'}{ending}").write_bytes(FORGERIES[ending](tmp_path / "forged"))
+    with Ledger.open(tmp_path / "ledger", create=False) as ledger:
+        assert ledger.standing("a").budget.epsilon == 100.0
 
 
 @pytest.mark.parametrize("kind", PLANTS)

@@ -14,7 +14,7 @@ from accounting.errors import InvalidInputError
 from privkde.storage import report_register
 from privkde.storage.container import DamagedFileError
 from privkde.storage.report_register import CountedRelease, ReportRegister, register_beside
-from tests.privkde.planted import PLANTS, planted
+from tests.privkde.planted import FORGERIES, PLANTS, plant_as_a_stranger, planted
 
 SHOP = b"the shop"
 
@@ -82,6 +82,32 @@ def test_a_planted_journal_is_refused_before_sqlite_obeys_it(tmp_path: Path, kin
             ):
                 with pytest.raises(DamagedFileError, match=r"a\.reports-journal' .*; .* move it away"):
                     use()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+@pytest.mark.parametrize("ending", FORGERIES)
+def test_who_can_only_make_files_beside_a_register_does_not_replace_it(tmp_path: Path, ending: str) -> None:
+    """The attack: a journal or log of an empty register, and all reports were new again."""
+    folder, forged = tmp_path / "public", tmp_path / "forged"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    ReportRegister(SHOP, forged).close()
+    with ReportRegister(SHOP, folder / "a.reports") as register:
+        register.add(report(1))
+        register.release(release(1))
+    plant_as_a_stranger(folder / "a.reports", ending, FORGERIES[ending](forged))
+    with pytest.raises(DamagedFileError, match="need not be allowed to write"):
+        ReportRegister(SHOP, folder / "a.reports")
+    (folder / f"a.reports{ending}").unlink()
+    with ReportRegister(SHOP, folder / "a.reports") as register:
+        assert not register.add(report(1))
+
+
+def test_a_register_takes_no_name_that_sqlite_deletes(tmp_path: Path) -> None:
+    ReportRegister(SHOP, tmp_path / "a").close()
+    with pytest.raises(InvalidInputError, match="choose another name"):
+        ReportRegister(SHOP, tmp_path / "a-journal")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_new_register_is_for_its_owner_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
