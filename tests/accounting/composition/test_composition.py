@@ -332,9 +332,9 @@ def test_grouping_only_matters_to_the_published_rung() -> None:
 
 
 def test_the_ladder_names_every_rung_and_its_evidence() -> None:
-    assert list(LADDER) == ["paper", "basic", "advanced", "pld", "geometric"]
+    assert list(LADDER) == ["paper", "basic", "advanced", "pld", "geometric", "shifts"]
     sources = [rung.evidence.source for rung in LADDER.values()]
-    assert len(set(sources)) == 5
+    assert len(set(sources)) == 6
 
 
 @pytest.mark.parametrize(("groups", "per_group"), [(0, 1), (1, 0), (True, 1), (2.0, 1), (10**8, 1)])
