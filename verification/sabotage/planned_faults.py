@@ -36,7 +36,7 @@ def half_sensitivity(right: Right, epsilon: float, delta: float, sensitivity: fl
 @fault("composition forgets the count", RESPONSE, pld, "adaptive_supremum")
 def composes_one(right: Right, kinds: Any, times: int, **settings: Any) -> Any:
     """All instances of a block are accounted for as if there were one."""
-    return right(kinds, 1, **settings)
+    return right(kinds, 1, **settings) * times
 
 
 @fault("Δ² halved", INNER, Touched, "shift_budget")
