@@ -1,5 +1,6 @@
 """The composition ladder: one module per rung, and the target that a rung sets for a law's design."""
 
+from accounting.composition.added_losses import AddedLosses
 from accounting.composition.advanced import Advanced
 from accounting.composition.basic import Basic
 from accounting.composition.geometric import Geometric
@@ -11,6 +12,17 @@ from accounting.registry import Registry
 
 LADDER: Registry[Rung] = Registry()
 """Every rung by name."""
-LADDER.register(Paper(), Basic(), Advanced(), PrivacyLossComposition(), Geometric())
+LADDER.register(Paper(), Basic(), Advanced(), PrivacyLossComposition(), Geometric(), AddedLosses())
 
-__all__ = ["LADDER", "Advanced", "Basic", "Geometric", "Paper", "PrivacyLossComposition", "Rung", "Target", "Touched"]
+__all__ = [
+    "LADDER",
+    "AddedLosses",
+    "Advanced",
+    "Basic",
+    "Geometric",
+    "Paper",
+    "PrivacyLossComposition",
+    "Rung",
+    "Target",
+    "Touched",
+]

@@ -1,4 +1,4 @@
-"""Basic composition: k instances of (ε₀, δ₀) are (kε₀, kδ₀). The only rung that keeps δ = 0."""
+"""Basic composition: k instances of (ε₀, δ₀) are (kε₀, kδ₀)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Basic(Rung):
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float
     ) -> tuple[float, float]:
         """(ε/k, δ/k)."""
-        return epsilon / touched.total, delta / touched.total
+        return self.share_without_delta(touched, epsilon), delta / touched.total
 
     def formula(self, law: type[BitsumProtocol], touched: Touched) -> str:
         """Both add up."""

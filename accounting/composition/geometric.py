@@ -294,19 +294,14 @@ class Geometric(Rung):
         return 1 if touched.shift_budget <= touched.total / 2.0 else None
 
     def assumed(self, facts: KernelFacts) -> tuple[str, ...]:
-        """Records of the kernel's domain. Source: docs/proofs/geometric.md."""
-        own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most"
-        own += f" Δ²{facts.shift_condition}"
+        """Theorem 2 counts on the others' records, too. Source: docs/proofs/geometric.md."""
+        own = Rung.assumed(self, facts)
         if not facts.touched.unit_ball:
-            return (own,)
+            return own
         return (
-            own,
+            *own,
             "so do the clients of all users counted on: their roundings of vectors in the unit ball are noise too",
         )
-
-    def parameters(self, touched: Touched) -> dict[str, float]:
-        """The bounds on shifts."""
-        return {"squared_shift": touched.shift_budget, "largest_shift": touched.largest_shift}
 
     def reason(self, touched: Touched) -> str:
         """With the numbers that make the difference."""

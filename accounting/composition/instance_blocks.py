@@ -56,8 +56,8 @@ def _raiser(losses: Sequence[DominatingLoss], top: int, tilt: float) -> Callable
 
 def adaptive_supremum(
     kinds: Sequence[ProfileTable], times: int, *, tilt: float, largest_epsilon: float
-) -> ProfileTable:
-    """The profile of `times` instances, each of any of the given `kinds` in either direction, chosen adaptively.
+) -> list[ProfileTable]:
+    """Profiles of 1, 2, …, `times` instances, each of any of the `kinds` in either direction, chosen adaptively.
 
     φ_0(ε) = (1 − e^ε)₊ and φ_{j+1}(ε) = max_kind E_{L∼kind} φ_j(ε − L): taking the supremum after each
     convolution, not before the first, is what keeps the worst case over the others' data nearly free.
@@ -72,11 +72,12 @@ def adaptive_supremum(
     decay = np.exp(-np.arange(n, 0, -1) * h)
     finite, infinite = np.zeros(top + 1), 0.0  # φ ≤ finite + infinite
     most_infinite = max(loss.infinite for loss in losses)
+    wide, tables = LossGrid(step=h, n_steps=top), []
     for _ in range(times):
         mirrored = np.concatenate([finite[1 : n + 1], np.zeros(max(0, n - top))])[::-1]
         extended = np.concatenate([1.0 - decay + decay * mirrored, finite, np.zeros(n)])
         infinite += most_infinite + float(finite[-1])
         finite = np.minimum.reduce([raised(extended) for raised in raisers])
-    profile = np.minimum(finite + infinite, 1.0)
-    wide = LossGrid(step=h, n_steps=top)
-    return ProfileTable(grid=wide, forward=profile, backward=profile)
+        profile = np.minimum(finite + infinite, 1.0)
+        tables.append(ProfileTable(grid=wide, forward=profile, backward=profile))
+    return tables

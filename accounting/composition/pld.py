@@ -23,17 +23,21 @@ POINTS = 33
 """Points of a curve."""
 
 
-def block_size(times: int) -> int:
-    """Instances per block: at most 24, chosen to waste the fewest when `times` is not divisible."""
-    if times <= LARGEST_BLOCK:
-        return times
-    return min(range(LARGEST_BLOCK, 7, -1), key=lambda block: -times % block)
+def block_sizes(times: int) -> list[tuple[int, int]]:
+    """(instances of a block, number of such blocks): the fewest blocks of at most 24, as even as they can be.
+
+    >>> block_sizes(24), block_sizes(25), block_sizes(768)
+    ([(24, 1)], [(13, 1), (12, 1)], [(24, 32)])
+    """
+    number = -(-times // LARGEST_BLOCK)
+    smaller, longer = divmod(times, number)
+    return [(size, count) for size, count in ((smaller + 1, longer), (smaller, number - longer)) if count]
 
 
 def composed_loss(
     protocol: BitsumProtocol, times: int, *, near_epsilon: float | None, delta: float, certified: bool
 ) -> Repeated:
-    """Blocks, each with its dominating loss, that cover `times` instances.
+    """Blocks, each with its dominating loss, of `times` instances in all.
 
     Inside a block the worst data of the others is chosen again after each instance (`adaptive_supremum`);
     the block's profile is then one dominating pair, and blocks compose by convolution. Rounding is smallest
@@ -47,11 +51,12 @@ def composed_loss(
     if near_epsilon is None:
         near_epsilon = Repeated([(single, times)]).chernoff_epsilon(delta)
     tilt = Repeated([(single, times)]).chernoff_tilt(near_epsilon)
-    block = block_size(times)
+    sizes = block_sizes(times)
+    longest = sizes[0][0]
     end = grid.n_steps * grid.step
-    reach = min(block * end, 2.0 * end + 10.0 * math.sqrt(block) * single.deviation())
-    table = adaptive_supremum(kinds, block, tilt=tilt, largest_epsilon=reach)
-    return Repeated([(DominatingLoss.from_table(table), -(-times // block))])
+    reach = min(longest * end, 2.0 * end + 10.0 * math.sqrt(longest) * single.deviation())
+    tables = adaptive_supremum(kinds, longest, tilt=tilt, largest_epsilon=reach)
+    return Repeated([(DominatingLoss.from_table(tables[size - 1]), count) for size, count in sizes])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from accounting.contract import Evidence
@@ -125,11 +126,17 @@ class Rung(abc.ABC):
 
     def require_covered(self, law: type[BitsumProtocol]) -> None:
         """Refuse a law that it cannot account for."""
-        if not self.covers(law):
+        if self.covers(law):
+            return
+        if law.spends_delta:
             raise InvalidInputError(
-                f"accountant={self.name!r} with bitsum {law.name!r}: only adding up ε keeps delta = 0;"
-                " choose accountant 'basic', 'paper' or 'auto'."
+                f"accountant={self.name!r} with bitsum {law.name!r}: it adds up losses of laws that spend no δ, and"
+                " this one spends δ; choose accountant 'geometric' or 'auto', or bitsum 'pure'."
             )
+        raise InvalidInputError(
+            f"accountant={self.name!r} with bitsum {law.name!r}: only adding up losses keeps delta = 0;"
+            " choose accountant 'shifts', 'basic', 'paper' or 'auto'."
+        )
 
     def group_for(self, touched: Touched) -> int | None:
         """The group in which `auto` tries it where these instances are touched."""
@@ -141,12 +148,26 @@ class Rung(abc.ABC):
         return law.design(target, n_users, certified=certified)
 
     def assumed(self, facts: KernelFacts) -> tuple[str, ...]:
-        """What it assumes of clients, besides what every collection assumes."""
-        return ()
+        """What it assumes of clients, besides what every collection assumes; where it counts shifts, their domain."""
+        if not self.uses_shifts:
+            return ()
+        own = "the target's client admits only records of the kernel's domain, so that squared shifts add up to at most"
+        return (f"{own} Δ²{facts.shift_condition}",)
 
     def parameters(self, touched: Touched) -> dict[str, float]:
         """What it uses of the touched instances besides their number."""
-        return {}
+        if not self.uses_shifts:
+            return {}
+        return {"squared_shift": touched.shift_budget, "largest_shift": touched.largest_shift}
+
+    def share_without_delta(self, touched: Touched, epsilon: float) -> float:
+        """The largest ε₀ at which instances that spend no δ keep ε together; here they add up to at most that, exactly.
+
+        >>> 8.0 / 200 * 200 <= 8.0, Fraction(8.0 / 200) * 200 <= 8
+        (True, False)
+        """
+        share, times = epsilon / touched.total, touched.total
+        return share if Fraction(share) * times <= Fraction(epsilon) else math.nextafter(share, 0.0)
 
     def reason(self, touched: Touched) -> str:
         """What it does, in words, where these instances are touched."""

@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -258,8 +257,8 @@ class Pure(BitsumProtocol):
 
     @classmethod
     def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
-        """An instance for the share of ε that adding up leaves to it; always certified."""
-        share = _share(target.epsilon, target.touched.total)
+        """An instance for the share of ε that its rung leaves to it; always certified."""
+        share = target.rung.share_without_delta(target.touched, target.epsilon)
         return cls.calibrate(share, n_users, target.accepted_excess(cls))
 
     def published_epsilon(self, delta: float) -> float | None:
@@ -349,13 +348,3 @@ def _precise_log_odds(epsilon: float, silence: float) -> mpmath.mpf:
 def _log_rising(x: mpmath.mpf, steps: int) -> mpmath.mpf:
     """Logarithm of Γ(x + steps)/Γ(x)."""
     return mpmath.loggamma(x + steps) - mpmath.loggamma(x)
-
-
-def _share(epsilon: float, times: int) -> float:
-    """The largest double of which so many add up to at most ε, exactly.
-
-    >>> 8.0 / 200 * 200 <= 8.0, Fraction(8.0 / 200) * 200 <= 8, Fraction(_share(8.0, 200)) * 200 <= 8
-    (True, False, True)
-    """
-    share = epsilon / times
-    return share if Fraction(share) * times <= Fraction(epsilon) else math.nextafter(share, 0.0)

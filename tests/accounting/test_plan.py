@@ -121,7 +121,7 @@ def test_a_value_of_another_kind_is_refused_in_one_line(path: tuple[Any, ...], s
 def test_a_rung_that_cannot_account_for_the_protocol_is_refused(accountant: str) -> None:
     """A regression: δ = 0 of `pure` under advanced composition ended in a division by zero."""
     plan = plan_for(users=50, dim=2, repetitions=2, kernel="gaussian", epsilon=20.0, delta=0.0, bitsum="pure")
-    with pytest.raises(InvalidInputError, match="only adding up ε keeps delta = 0"):
+    with pytest.raises(InvalidInputError, match="only adding up losses keeps delta = 0"):
         dataclasses.replace(plan, accountant=accountant).verify()
 
 

@@ -218,6 +218,7 @@ def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
         which: {
             "bits": require_integer(f"neighbors.{which}.bits", data[which]["bits"], low=0, high=MOST_INSTANCES),
             "half": bool(data[which]["half"]),
+            "equal": bool(data[which]["equal"]),
         }
         for which in ("covered", "attained")
     }
@@ -368,13 +369,14 @@ def certify(plan: Plan) -> Certificate:
 def _without_delta(plan: Plan, claim: _Claim, reach: Neighbors) -> Certificate:
     """Losses add up. The bounds are exact for who knows the others' silences, so nothing follows about people."""
     bounds = mechanism_twin(plan).loss_bounds()
-    top = None if bounds.upper is None else above(exact(bounds.upper) * reach.instances * exact(1.0))
-    if bounds.upper is not None and Fraction(bounds.upper) * reach.instances <= Fraction(claim.features):
-        top = claim.features
+    top = None if bounds.upper is None else above(reach.added(exact(bounds.upper)))
+    flips = bounds.upper is not None and reach.squared_shift is None
+    if flips and Fraction(bounds.upper or 0.0) * reach.instances <= Fraction(claim.features):
+        top = claim.features  # ε/k of each of k instances, exactly
     return _certificate(
         plan, claim, reach,
         upper_epsilon=top,
-        covered_epsilon=max(0.0, _rounded_down(below(exact(bounds.lower) * reach.instances))),
+        covered_epsilon=max(0.0, _rounded_down(below(reach.added(exact(bounds.lower))))),
         lower_epsilon=0.0,
         upper_curve=() if top is None else ((top, 0.0),),
         lower_curve=((0.0, 0.0),),

@@ -12,18 +12,24 @@ from functools import partial
 
 from accounting import Contract, InvalidInputError, Plan
 from verification.certified.balls import ONE, Ball, exact, whole_below
-from verification.twins import counts_shifts, kernel_twin
+from verification.twins import counts_shifts, kernel_twin, mechanism_twin
 from verification.twins.kernel_twins import NORM
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Bits of one user that move together: each from 0 to 1 or, if `half`, between a certain 1 and a fair coin."""
+    """Bits of one user that move together: each from 0 to 1 or, if `half`, between a certain 1 and a fair coin.
+
+    If `equal`, each moves by Δ/√k: of all shifts with the same Δ² these lose most, where no δ is spent.
+    """
 
     bits: int
     half: bool = False
+    equal: bool = False
 
     def __str__(self) -> str:
+        if self.equal:
+            return f"{self.bits} bits that move equally far"
         if self.bits == 1:
             return "one bit that moves by one half" if self.half else "one complete flip"
         return f"{self.bits} bits that move by one half" if self.half else f"{self.bits} complete flips"
@@ -44,6 +50,17 @@ class Neighbors:
     largest_shift: float = 1.0
     unit_ball: bool = False
     """Whether the plan counts on the roundings of the others, whose vectors lie in the unit ball."""
+
+    def added(self, loss: Ball) -> Ball:
+        """What k bits lose together at most, without δ, if one that flips completely loses `loss`.
+
+        If shifts are counted, equal ones lose most: k·ln(1 + t(e^loss − 1)), t = Δ/√k, or T if that is less.
+        Source: docs/proofs/composition.md, Proposition 7.
+        """
+        if self.squared_shift is None:
+            return loss * self.instances
+        shift = (self.squared_shift / self.instances).sqrt().min(exact(self.largest_shift))
+        return (ONE + shift * loss.expm1()).log() * self.instances
 
 
 def neighbors(plan: Plan) -> Neighbors:
@@ -67,11 +84,10 @@ def neighbors(plan: Plan) -> Neighbors:
         shift = shift.max(kernel.moved_to_zero(shift, moving) + 2 * exact(weight) ** 2)
         largest = max(largest, weight)
     shift *= times
-    ball = times == 1 and not request.joint and kernel.unit_ball(said)
-    fitting = Moves(min(touched, whole_below(shift / exact(largest) ** 2)), half=largest < 1.0)
+    ball = times == 1 and not request.joint and kernel.unit_ball(said) and mechanism_twin(plan).spends_delta
     return Neighbors(
         instances=touched,
-        covered=attained if ball else fitting,
+        covered=attained if ball else _fitting(plan, touched, shift, largest),
         attained=attained,
         squared_shift=shift,
         largest_shift=largest,
@@ -95,10 +111,17 @@ def _of_records(plan: Plan) -> Neighbors:
     touched = request.releases * int(request.padded or 0)
     return Neighbors(
         instances=touched,
-        covered=Moves(min(touched, whole_below(shift))),
+        covered=_fitting(plan, touched, shift, 1.0),
         attained=Moves(0),
         squared_shift=shift,
     )
+
+
+def _fitting(plan: Plan, touched: int, squared_shift: Ball, largest: float) -> Moves:
+    """As many largest shifts as Δ² has room for or, where losses only add up, equal ones."""
+    if not mechanism_twin(plan).spends_delta:
+        return Moves(touched, equal=True)
+    return Moves(min(touched, whole_below(squared_shift / exact(largest) ** 2)), half=largest < 1.0)
 
 
 def declared(contract: Contract, name: str) -> float:

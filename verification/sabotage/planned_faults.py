@@ -9,14 +9,14 @@ from typing import Any
 
 from accounting import Guarantee, Plan, PlanRequest
 from accounting import composed_contracts as contracts
-from accounting.composition import Touched, pld
+from accounting.composition import AddedLosses, Touched, pld
 from accounting.kernels import KernelFacts
 from accounting.mechanisms import GaussianMechanism
 from accounting.mechanisms import bitsum_protocol as base
 from accounting.numerics import losses
 from accounting.numerics.profile import Pair, ProfileTable
 from verification.sabotage import saboteur
-from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, RESPONSE, SINGLE
+from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, PURE_BALL, RESPONSE, SINGLE
 from verification.sabotage.saboteur import Right, fault
 
 
@@ -36,13 +36,20 @@ def half_sensitivity(right: Right, epsilon: float, delta: float, sensitivity: fl
 @fault("composition forgets the count", RESPONSE, pld, "adaptive_supremum")
 def composes_one(right: Right, kinds: Any, times: int, **settings: Any) -> Any:
     """All instances of a block are accounted for as if there were one."""
-    return right(kinds, 1, **settings)
+    return right(kinds, 1, **settings) * times
 
 
 @fault("Δ² halved", INNER, Touched, "shift_budget")
 def half_budget(right: Right, self: Touched) -> float:
     """Geometric accounting uses half of the squared shift that one user can cause."""
     return float(right(self)) / 2.0
+
+
+@fault("shifts without the square root", PURE_BALL, AddedLosses, "share_without_delta")
+def added_squares(right: Right, self: AddedLosses, touched: Touched, epsilon: float) -> float:
+    """Losses without δ are added up as if each bit moved by Δ/k, not by Δ/√k."""
+    smaller = dataclasses.replace(touched, squared_shift=touched.shift_budget / touched.total)
+    return float(right(self, smaller, epsilon))
 
 
 @fault("joint sizes too loud", JOINT, KernelFacts, "joint")

@@ -11,6 +11,9 @@ NEGATIVE_BINOMIAL = PlanRequest(
     users=500, dim=4, repetitions=2, bitsum="negative-binomial", accountant="pld", epsilon=2.0, delta=1e-4
 )
 PURE = PlanRequest(users=50, dim=4, repetitions=2, bitsum="pure", accountant="basic", epsilon=2.0, delta=0.0)
+PURE_BALL = PlanRequest(
+    users=50, dim=9, kernel="inner-product", bound=1.0, bitsum="pure", accountant="shifts", epsilon=2.0, delta=0.0
+)
 LABELED = PlanRequest(
     users=6_000, dim=4, repetitions=4, classes=3, label_epsilon=2.0, accountant="pld", epsilon=3.0, delta=1e-5
 )
@@ -38,6 +41,7 @@ HONEST_PLANS: dict[str, PlanRequest] = {
     "poisson": SINGLE,
     "negative-binomial": NEGATIVE_BINOMIAL,
     "pure": PURE,
+    "pure, small shifts": PURE_BALL,
     "labels": LABELED,
     "few instances": FEW,
     "hashed": HASHED,

@@ -16,7 +16,7 @@ from scipy import fft
 
 from accounting.composition import LADDER, Advanced, Basic, Paper, PrivacyLossComposition, Rung, Target, Touched
 from accounting.composition.advanced import advanced_epsilon, instance_epsilon_for
-from accounting.composition.pld import LARGEST_BLOCK, block_size, composed_loss
+from accounting.composition.pld import LARGEST_BLOCK, block_sizes
 from accounting.composition.rung import log_ratio
 from accounting.errors import InfeasibleError, InvalidInputError
 from accounting.mechanisms import (
@@ -230,10 +230,10 @@ def test_equal_data_of_the_others_is_not_the_worst_of_two_instances(n_users: int
     [(25, (1.5,)), *(pytest.param(times, (0.5, 1.5, 3.0), marks=pytest.mark.slow) for times in (25, 26))],
 )
 def test_two_blocks_bound_every_dataset(times: int, epsilons: tuple[float, ...]) -> None:
-    """25 instances are covered by two blocks of 13; sequences with some ones among the others, in fractions."""
+    """25 instances are blocks of 13 and of 12; sequences with some ones among the others, in fractions."""
     p = Fraction(7, 16)
     zero, one = response_pairs(2, p)
-    assert block_size(times) == 13
+    assert [size for size, _ in block_sizes(times)] == ([13, 12] if times == 25 else [13])
     sequences = [compose([zero] * j + [one] * (times - j)) for j in (0, 6, 13, times)]
     ratios = []
     for epsilon in epsilons:
@@ -242,12 +242,11 @@ def test_two_blocks_bound_every_dataset(times: int, epsilons: tuple[float, ...])
         assert exact <= claimed
         ratios.append(claimed / exact)
         if times == 25:
-            assert claimed == pytest.approx(claimed_delta(PLD, rr(2, p), 26, epsilon, exact), rel=1e-6)
-    if times == 26:  # nothing is wasted
-        assert max(ratios) < 1.15
+            assert claimed < 0.999 * claimed_delta(PLD, rr(2, p), 26, epsilon, exact)
+    assert max(ratios) < 1.15
 
 
-@pytest.mark.parametrize("times", [2, 24, 100, 768])
+@pytest.mark.parametrize("times", [2, 24, 25, 49, 100, 768])
 def test_one_user_alone_composes_to_the_binomial(times: int) -> None:
     """n = 1: nobody to take a supremum over, so the composed law is exact but for the grid."""
     p = Fraction(15, 32)
@@ -332,9 +331,9 @@ def test_grouping_only_matters_to_the_published_rung() -> None:
 
 
 def test_the_ladder_names_every_rung_and_its_evidence() -> None:
-    assert list(LADDER) == ["paper", "basic", "advanced", "pld", "geometric"]
+    assert list(LADDER) == ["paper", "basic", "advanced", "pld", "geometric", "shifts"]
     sources = [rung.evidence.source for rung in LADDER.values()]
-    assert len(set(sources)) == 5
+    assert len(set(sources)) == 6
 
 
 @pytest.mark.parametrize(("groups", "per_group"), [(0, 1), (1, 0), (True, 1), (2.0, 1), (10**8, 1)])
@@ -346,23 +345,12 @@ def test_touched_instances_are_counted_in_whole_numbers(groups: object, per_grou
 # --- blocks ---------------------------------------------------------------------------------------
 
 
-def test_blocks_cover_all_instances_with_little_waste() -> None:
-    worst = 0.0
+def test_blocks_hold_all_instances_and_no_more() -> None:
     for times in range(1, 20_000):
-        block = block_size(times)
-        covered = -(-times // block) * block
-        assert 1 <= block <= LARGEST_BLOCK
-        assert times <= covered
-        worst = max(worst, covered / times - 1)
-    assert 0.0 < worst <= 0.05
-
-
-def test_blocks_are_as_long_as_possible_if_nothing_is_wasted() -> None:
-    assert [block_size(times) for times in (1, 7, 24, 48, 768, 770, 16)] == [1, 7, 24, 24, 24, 22, 16]
-    composed = composed_loss(rr(20, 0.3), 100, near_epsilon=1.0, delta=1e-6, certified=True)
-    ((_, blocks),) = composed.kinds
-    assert blocks * block_size(100) == 100
-    assert composed.delta(1.0) > 0.0
+        sizes = block_sizes(times)
+        assert sum(size * count for size, count in sizes) == times
+        assert sum(count for _, count in sizes) == -(-times // LARGEST_BLOCK)
+        assert 1 <= sizes[-1][0] <= sizes[0][0] <= LARGEST_BLOCK
 
 
 # --- both directions ------------------------------------------------------------------------------

@@ -293,7 +293,7 @@ def test_uncertified_designs_never_have_more_noise() -> None:
 @pytest.mark.parametrize("rung", RUNGS[1:], ids=lambda rung: rung.name)
 def test_pure_is_composed_by_adding_up_only(rung: Rung) -> None:
     target = Target(rung=rung, touched=Touched(groups=2, per_group=1), epsilon=2.0, delta=0.0)
-    with pytest.raises(InvalidInputError, match="only adding up ε keeps delta = 0"):
+    with pytest.raises(InvalidInputError, match="only adding up losses keeps delta = 0"):
         target.design(Pure, 100)
 
 

@@ -447,7 +447,7 @@ TABLES = [table_of(pair, GRID) for pair in KINDS[: (N_USERS + 1) // 2]]
 
 def supremum(kinds: Sequence[ProfileTable], times: int, tilt: float = 1.0) -> ProfileTable:
     reach = times * kinds[0].grid.step * kinds[0].grid.n_steps
-    return adaptive_supremum(kinds, times, tilt=tilt, largest_epsilon=reach)
+    return adaptive_supremum(kinds, times, tilt=tilt, largest_epsilon=reach)[-1]
 
 
 def test_reversing_swaps_ones_and_zeros_of_the_others() -> None:
@@ -486,7 +486,7 @@ def test_the_rounding_of_every_transform_is_charged(tilt: float) -> None:
     p = Fraction(9, 20)
     end = math.log((1 - p) / p)
     table = table_of(one_bit(p), LossGrid(step=end / 10, n_steps=11))
-    profile = adaptive_supremum([table], 100, tilt=tilt, largest_epsilon=120 * end).forward
+    profile = adaptive_supremum([table], 100, tilt=tilt, largest_epsilon=120 * end)[-1].forward
     smallest = 1.0
     for i in range(0, 1000, 8):
         exact = float(repeated_response_delta(p, 100, i * end / 10, digits=25))
@@ -554,7 +554,7 @@ def test_the_order_of_the_kinds_does_not_matter() -> None:
 
 def test_a_range_cut_short_is_charged_and_stays_an_upper_bound() -> None:
     whole = supremum(TABLES, 6).forward
-    cut = adaptive_supremum(TABLES, 6, tilt=1.0, largest_epsilon=2 * STEPS * GRID.step)
+    cut = adaptive_supremum(TABLES, 6, tilt=1.0, largest_epsilon=2 * STEPS * GRID.step)[-1]
     assert cut.grid.n_steps == 2 * STEPS
     assert np.all(cut.forward >= whole[: 2 * STEPS + 1] * (1 - 1e-12))
     assert cut.forward[0] < 1.0

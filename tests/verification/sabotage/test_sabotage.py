@@ -211,6 +211,7 @@ FOUND_BY = {
     "central baseline, half sensitivity": "central-sensitivity",
     "composition forgets the count": "exact-composition",
     "Δ² halved": "certified-bound",
+    "shifts without the square root": "certified-bound",
     "joint sizes too loud": "squared-shift",
     "record for the larger ε alone": "exact-classifier",
     "label ε on top of the total": "one-promise",
