@@ -36,7 +36,7 @@ from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, 
 from accounting.numerics.effort import require_time
 from accounting.numerics.losses import DominatingLoss
 from accounting.numerics.pmf import Array, binomial
-from accounting.numerics.profile import LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_table
+from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_table
 
 if TYPE_CHECKING:
     from accounting.kernels import KernelFacts
@@ -49,7 +49,6 @@ DEEP_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
 
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
-PAD = 1.0 + 1e-6
 
 COIN_SHARE, COIN_SLACK = 0.501, 0.13
 
@@ -63,8 +62,6 @@ class Rest:
     n_instances: int
     infinite: float
     """P's mass at infinite loss, for t = 1."""
-    surplus: float
-    """What rounding up left Q with beyond mass 1."""
     every_order: bool = False
     """Whether all orders are tried: quicker for many ε, slower for a few."""
 
@@ -76,33 +73,29 @@ class Rest:
             rates=rates(loss, touched.largest_shift, cuts),
             n_instances=touched.total,
             infinite=loss.infinite,
-            surplus=max(0.0, float(np.sum(loss.masses * np.exp(-loss.losses()))) - 1.0),
             every_order=every_order,
         )
 
     def cut_curves(self, budget: float) -> list[tuple[float, Curve]]:
         """Lemma 2 for Σ t² ≤ budget, order by order: for each cut the mass cut off, and ln Π M_i(α) at most."""
-        infinite = math.sqrt(self.n_instances * budget) * self.infinite
-        spread = (ORDERS - 1.0) * (infinite + 2.0 * self.n_instances * self.surplus)
-        swollen = PAD * math.exp(min(700.0, self.n_instances * self.surplus))
+        infinite, enlarged = math.sqrt(self.n_instances * budget) * self.infinite, 1.0 + RELATIVE_PAD
         curves = []
         for rate, cut in zip(self.rates.whole(), self.cuts, strict=True):
-            rhos = budget * rate + spread + math.log(PAD)
+            rhos = (budget * rate + (ORDERS - 1.0) * infinite) * enlarged
             finite = np.isfinite(rhos)
             points = list(zip(ORDERS[finite].tolist(), rhos[finite].tolist(), strict=True))
             if points:
-                curves.append((min(1.0, swollen * (cut.total(budget, self.n_instances) + infinite)), points))
+                curves.append((min(1.0, (cut.total(budget, self.n_instances) + infinite) * enlarged), points))
         return curves
 
     def delta(self, budget: float, epsilon: Array) -> Array:
         """The bound for Σ t² ≤ budget: a row for each cut, a column for each ε. Any order is valid for any ε."""
         require_time()
         infinite = math.sqrt(self.n_instances * budget) * self.infinite
-        left = epsilon - infinite - 2.0 * self.n_instances * self.surplus
-        swollen = math.exp(min(700.0, self.n_instances * self.surplus))
+        left = epsilon - infinite
         table = self.rates.whole() if self.every_order else self._deciding(budget, left)
         rows = [
-            Lines.of(rate, budget).converted(left) + swollen * (cut.total(budget, self.n_instances) + infinite)
+            Lines.of(rate, budget).converted(left) + cut.total(budget, self.n_instances) + infinite
             for rate, cut in zip(table, self.cuts, strict=True)
         ]
         return np.array(rows)
@@ -176,11 +169,10 @@ def coins(n_users: int, touched: Touched, cuts: tuple[Cut, ...], *, every_order:
     """
     mean = (n_users - 1) * (1.0 - math.sqrt(COIN_SHARE))
     law = binomial(math.floor((1.0 - COIN_SLACK) * mean), 0.5)
-    edge = float(law.values[0]) + float(law.values[-1])
     pair = Pair(
         upper=np.concatenate([[0.0], law.values]),
         lower=np.concatenate([law.values, [0.0]]),
-        missing=law.missing + edge,
+        missing=law.missing,
     )
     loss = DominatingLoss.from_table(symmetric_table([ProfileTable.of_pair(pair, _grid(pair))]))
     rest = Rest.of(loss, touched, cuts, every_order=every_order)
@@ -215,7 +207,7 @@ class GeometricBound:
     def delta(self, epsilon: float) -> float:
         """The smaller of the bounds that apply, rounded up."""
         whatever = float(np.min(self.any_data.delta(self.touched.shift_budget, np.array([epsilon]))))
-        return min(1.0, PAD * min(whatever, self._ball(epsilon)))
+        return min(1.0, (1.0 + RELATIVE_PAD) * min(whatever, self._ball(epsilon)))
 
     def _ball(self, epsilon: float) -> float:
         """Theorem 2: the others' vectors lie in a unit ball, so all instances but one are full of fair coins."""

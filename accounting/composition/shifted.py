@@ -31,8 +31,6 @@ BLOCK = 8
 """Neighboring orders whose rates are computed together."""
 EVERY, MIDDLES = slice(None), slice(BLOCK // 2, None, BLOCK)
 """All orders, and one of each block."""
-ROUNDED_DOWN = 1.0 - 1e-9
-"""Share of the mass that may be lost which is lost: less than all, whatever the rounding."""
 
 
 def conversion(orders: Array) -> Array:
@@ -83,9 +81,8 @@ def corners(loss: DominatingLoss, shift: float) -> tuple[Atoms, Atoms]:
     t = shift
     values = loss.losses()
     lower = loss.masses * np.exp(-values)
-    absent = max(0.0, 1.0 - float(np.sum(lower)))  # Q's mass where P has none
     mixed = np.concatenate([[1.0 - t], 1.0 + t * np.expm1(values)])
-    base = np.concatenate([[absent], lower])
+    base = np.concatenate([[loss.infinite], lower])  # by symmetry Q's mass where P has none
     toward = Atoms(mixed, base, t * loss.infinite)
     held = mixed > 0.0  # for t = 1 the mixture has no mass where P has none, or less than can be told from none
     away = Atoms((1.0 / mixed[held])[::-1], (base * mixed)[held][::-1], float(np.sum(base[~held])))
@@ -124,7 +121,7 @@ class Remainders:
         kept = np.argmax(self.cuts / least <= allowed[:, None], axis=1)  # the last atom loses nothing, so there is one
         spare = np.maximum(allowed * least[kept] - self.cuts[kept], 0.0) / self.tails[kept]
         previous = self.gains[np.maximum(kept - 1, 0)] - self.gains[kept]
-        moved = np.minimum(ROUNDED_DOWN * spare, np.abs(previous))
+        moved = np.minimum(spare, np.abs(previous))
         return kept, np.asarray(self.gains[kept] + np.sign(previous) * moved)
 
     def moments(self, points: Array, cuts: Sequence[Cut], columns: slice) -> Array:

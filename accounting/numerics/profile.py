@@ -20,9 +20,9 @@ from accounting.numerics.pmf import Array
 
 UNIT_ROUNDOFF = 2.0**-53
 ROUNDING = 16.0 * UNIT_ROUNDOFF
-"""Bounds the rounding of P − e^ε·Q relative to P, which cancellation leaves behind."""
+"""Bounds the rounding of P − e^ε·Q relative to P, where an outcome far heavier than δ has its loss just above ε."""
 RELATIVE_PAD = 1e-9
-"""Every computed δ is enlarged by this factor: it covers the rounding of pmfs and of sums of positive terms."""
+"""A δ that leaves the accountant is enlarged by this share, once, for all that was rounded on the way."""
 
 GRID_STEPS_PER_DEVIATION = 40
 """Default resolution of a grid: steps per standard deviation of one instance's loss."""
@@ -139,16 +139,13 @@ class LossGrid:
         n_steps = max(1, math.ceil(end / step))
         return LossGrid(step=end / n_steps * (1.0 + 1e-15), n_steps=n_steps)  # the last point is the end, rounded up
 
-    def tabulate(self, pair: Pair) -> Array:
-        """H_{e^ε}(upper‖lower) at the grid's ε, by sums of positive terms only, rounded up.
+    def tabulate(self, losses: Array, upper: Array, missing: float) -> Array:
+        """H_{e^ε}(upper‖lower) at the grid's ε, by sums of positive terms only.
 
         Each outcome's mass is split between its two neighboring grid losses so that both laws keep
         their mass (the connect-the-dots discretisation of one outcome), which leaves H unchanged at
         grid points.
         """
-        return self._tabulate(pair.losses(), pair.upper, pair.missing)
-
-    def _tabulate(self, losses: Array, upper: Array, missing: float) -> Array:
         require_time()
         h, n = self.step, self.n_steps
         inside = (losses > 0.0) & (losses < n * h)
@@ -166,13 +163,12 @@ class LossGrid:
         tails = np.cumsum(np.concatenate([[above], masses[:0:-1]]))[::-1]
         decay = math.exp(-h)
         falling, _ = scipy.signal.lfilter([-math.expm1(-h)], [1.0, -decay], tails[:-1][::-1], zi=[decay * top])
-        table = np.concatenate([falling[::-1], [top]])
-        return np.asarray(table * (1.0 + RELATIVE_PAD) + ROUNDING * (tails + masses) + missing)
+        return np.append(falling[::-1], top) + missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileTable:
-    """H_{e^ε}(P‖Q) (`forward`) and H_{e^ε}(Q‖P) (`backward`) at the ε of one grid, both rounded up."""
+    """H_{e^ε}(P‖Q) (`forward`) and H_{e^ε}(Q‖P) (`backward`) at the ε of one grid."""
 
     grid: LossGrid
     forward: Array
@@ -184,8 +180,8 @@ class ProfileTable:
         losses = pair.losses()
         return ProfileTable(
             grid=grid,
-            forward=grid._tabulate(losses, pair.upper, pair.missing),
-            backward=grid._tabulate(-losses, pair.lower, pair.missing),
+            forward=grid.tabulate(losses, pair.upper, pair.missing),
+            backward=grid.tabulate(-losses, pair.lower, pair.missing),
         )
 
     def reversed(self) -> ProfileTable:

@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting.errors import InvalidInputError
 from accounting.numerics.pmf import Array
-from accounting.numerics.profile import RELATIVE_PAD, ROUNDING
+from accounting.numerics.profile import RELATIVE_PAD
 from accounting.releases.profile_points import Profile
 
 MOST_ORDERS = 500
@@ -80,7 +80,7 @@ class Ratios:
         falls = -np.diff(deltas)
         slopes = falls / (np.exp(epsilons[:-1]) * np.expm1(np.diff(epsilons)))
         slopes = np.append(np.maximum(slopes, np.where(falls > 0.0, SMALLEST_SLOPE, 0.0)), 0.0)
-        upper = -np.diff(slopes) + ROUNDING * (slopes[:-1] + slopes[1:])  # Q's mass at each knot after the first
+        upper = -np.diff(slopes)  # Q's mass at each knot after the first
         rising = epsilons[1:]
         mirrored = upper * np.exp(rising)  # P's mass at e^ε is Q's at e^−ε
         centre = max(0.0, 1.0 - float(deltas[-1]) - float(np.sum(upper)) - float(np.sum(mirrored)))

@@ -18,7 +18,7 @@ import numpy as np
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
 from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array
-from accounting.numerics.profile import RELATIVE_PAD, ROUNDING, LossGrid, ProfileTable
+from accounting.numerics.profile import RELATIVE_PAD, LossGrid, ProfileTable
 from accounting.releases.cut_curve import CutCurve
 from accounting.releases.profile_points import LARGEST_EPSILON, Profile
 
@@ -37,6 +37,8 @@ NEGLIGIBLE = 1e-16
 """Profiles end where δ is below this; what is left counts as infinite loss."""
 TAIL_ROUNDING = 1e-12
 """Bounds the rounding of P(E) − e^ε·Q(E), relative to P(E), for ε up to `LARGEST_EPSILON`."""
+MOMENT_ROUNDING = 2e-15
+"""Bounds the rounding of a moment close to 1, whose logarithm no relative pad covers."""
 ORDERS = 1.0 + np.geomspace(1e-2, 1e4, 241)
 
 
@@ -202,7 +204,7 @@ def _curves(laws: list[tuple[_Law, int]]) -> tuple[CutCurve, ...]:
         return ()
     for law, times in laws:
         accountant.compose(law.event, times)
-    rounding = ROUNDING * sum(times for _, times in laws)  # of the logarithm of a moment close to 1, each time
+    rounding = MOMENT_ROUNDING * sum(times for _, times in laws)
     rhos = (ORDERS - 1.0) * accountant.rdp * (1.0 + RELATIVE_PAD) + rounding
     usable = np.isfinite(rhos)
     points = zip(ORDERS[usable].tolist(), np.maximum(rhos[usable], 0.0).tolist(), strict=True)

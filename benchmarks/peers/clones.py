@@ -14,7 +14,7 @@ from scipy import special
 
 from accounting.mechanisms import RandomizedResponse
 from accounting.numerics.pmf import Array, Pmf, binomial
-from accounting.numerics.profile import RELATIVE_PAD, ROUNDING, smallest_epsilon
+from accounting.numerics.profile import RELATIVE_PAD, smallest_epsilon
 from benchmarks.peers.closed_forms import local_epsilon
 
 
@@ -49,8 +49,8 @@ def clone_delta(clone_count: Pmf, likely: float, epsilon: float) -> float:
     with_one, without = _coins_at_least(count, first - 1.0), _coins_at_least(count, first)
     upper = likely * with_one + unlikely * without
     excess = upper - growth * (unlikely * with_one + likely * without)
-    found = np.dot(clone_count.values, np.maximum(excess, 0.0) * (1.0 + RELATIVE_PAD) + ROUNDING * upper)
-    return min(1.0, float(found) + clone_count.missing)
+    found = float(np.dot(clone_count.values, np.maximum(excess, 0.0))) * (1.0 + RELATIVE_PAD)
+    return min(1.0, found + clone_count.missing)
 
 
 def _coins_at_least(count: Array, least: Array) -> Array:
