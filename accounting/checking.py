@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -59,15 +58,13 @@ def read_proof(document: Any) -> Proof:
     return cast(Proof, _checker("read")(document))
 
 
-def disproved(plan: Plan, proof: Proof) -> Iterator[str]:
+def disproved(plan: Plan, proof: Proof) -> list[str]:
     """What of a certificate cannot be proved again for this plan, in sentences; nothing if all can."""
-    return cast("Iterator[str]", _checker("recheck")(plan, proof))
+    return cast("list[str]", _checker("recheck")(plan, proof))
 
 
-def require_proof(proof: Proof, plan_sha256: str | None) -> Proof:
+def require_proof(proof: Proof, plan_sha256: str) -> Proof:
     """Return a certificate that says of itself that it proves the plan with this hash, or raise."""
-    if plan_sha256 is None:
-        raise InvalidInputError("a certificate is for a plan, and none is named; give the plan, or its hash.")
     if proof.plan_sha256 != plan_sha256:
         raise InvalidInputError(
             f"the certificate is for plan {proof.plan_sha256[:12]}…, and not for {plan_sha256[:12]}…; make one for it"

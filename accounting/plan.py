@@ -291,7 +291,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
     epsilon, delta = request.kde_epsilon, protocol.promised_delta(request.delta)
     epsilon_0, delta_0 = _instance_point(request, protocol, rung)
     ladder = {name: _achieved(other, protocol, facts, delta, used=other is rung) for name, other in LADDER.items()}
-    contract = _contract(request, protocol, rung)
+    contract = contract_of(request, protocol, rung, instance_point=(epsilon_0, delta_0))
     messages = facts.n_instances * protocol.messages_per_user()
     return Plan(
         request=request,
@@ -321,15 +321,17 @@ def _instance_point(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) 
     return point if math.isfinite(point[0]) else (0.0, 1.0)
 
 
-def _contract(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> Contract:
-    """What the request promises with these parameters."""
+def contract_of(
+    request: PlanRequest, protocol: BitsumProtocol, rung: Rung, *, instance_point: tuple[float, float]
+) -> Contract:
+    """What the request promises with these parameters, and one instance by itself."""
     kde = kde_contract(
         request.facts(),
         protocol,
         rung,
         epsilon=request.kde_epsilon,
         delta=protocol.promised_delta(request.delta),
-        instance_point=_instance_point(request, protocol, rung),
+        instance_point=instance_point,
         n_colluders=request.n_colluders,
     )
     label = request.label_response()

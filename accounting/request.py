@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any
@@ -276,10 +276,8 @@ class PlanRequest:
 
     def _rest_for_labels(self) -> float:
         """The largest ε of a label's response with which all parts add up to at most ε."""
-        rest = (self.epsilon - (self.features_epsilon or 0.0)) / self.releases
-        while rest > 0.0 and self._exceeded(self.kde_epsilon, rest):
-            rest = math.nextafter(rest, 0.0)
-        return rest
+        rest = (Fraction(self.epsilon) - Fraction(self.features_epsilon or 0.0)) / self.releases
+        return _below(rest, lambda label: self._exceeded(self.kde_epsilon, label))
 
     def _check_who_is_there(self) -> None:
         if self.min_users is not None:
@@ -357,23 +355,20 @@ class PlanRequest:
         """
         if self.features_epsilon is not None or not self.separate:
             return self.epsilon if self.features_epsilon is None else self.features_epsilon
-        rest = self.epsilon - self._all_label_epsilon
-        while rest > 0.0 and self._exceeded(rest, self.label_epsilon or 0.0):
-            rest = math.nextafter(rest, 0.0)
-        return rest
+        rest = Fraction(self.epsilon) - self._all_label_epsilon
+        return _below(rest, lambda features: self._exceeded(features, self.label_epsilon or 0.0))
 
     @property
-    def _all_label_epsilon(self) -> float:
-        """ε of the label's responses in all releases."""
-        return math.fsum([self.label_epsilon or 0.0] * self.releases)
+    def _all_label_epsilon(self) -> Fraction:
+        """ε of the label's responses in all releases, exactly."""
+        return self.releases * Fraction(self.label_epsilon or 0.0)
 
     def _exceeded(self, features: float, label: float) -> bool:
-        """Whether these parts add up to more than ε, as fractions or as the contract adds them."""
-        added = math.fsum([features, math.fsum([label] * self.releases)])
-        return added > self.epsilon or Fraction(features) + self.releases * Fraction(label) > Fraction(self.epsilon)
+        """Whether these parts add up to more than ε as the contract adds them."""
+        return math.fsum([features, math.fsum([label] * self.releases)]) > self.epsilon
 
     def _parts_fit(self) -> bool:
-        parts = (self.kde_epsilon, self._all_label_epsilon)
+        parts = (self.kde_epsilon, float(self._all_label_epsilon))
         return min(parts) > 0.0 and math.fsum(parts) <= self.epsilon
 
     def _parts_in_words(self) -> str:
@@ -508,6 +503,15 @@ class PlanRequest:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
         return stated(self)
+
+
+def _below(exact: Fraction, exceeded: Callable[[float], bool]) -> float:
+    """The largest double that is at most `exact`; a step or two less where `exceeded`, which adds up in doubles."""
+    rest = float(exact)
+    for wrong in (lambda part: Fraction(part) > exact, exceeded, exceeded):
+        if wrong(rest):
+            rest = math.nextafter(rest, -math.inf)
+    return rest
 
 
 def read_request(values: Mapping[str, Any]) -> PlanRequest:

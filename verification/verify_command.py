@@ -68,7 +68,7 @@ def _verified(parsed: argparse.Namespace) -> int:
 def _checked(plan: Plan, certificate: Certificate) -> int:
     """Prove all that a certificate says; what does not follow is printed, sentence by sentence."""
     with working("proving the certificate again"):
-        wrong = list(recheck(plan, certificate))
+        wrong = recheck(plan, certificate)
     for sentence in wrong:
         _say(sentence if sentence == certificate.headline else f"refuted: {sentence}")
     if not wrong:

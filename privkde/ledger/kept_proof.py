@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accounting import InvalidInputError
-from accounting.checking import Proof, require_proof
+from accounting import InvalidInputError, Plan
+from accounting.checking import Proof, disproved, read_proof, require_proof
 from accounting.errors import require_text
 
 
@@ -19,9 +19,13 @@ class KeptProof:
     document: Mapping[str, Any] = field(hash=False, repr=False)
 
     @staticmethod
-    def of(proof: Proof, plan_sha256: str | None) -> KeptProof:
-        """What is kept of a certificate; `InvalidInputError` unless it proves the plan with this hash."""
-        require_proof(proof, plan_sha256)
+    def of(proof: Proof, plan: Plan | None) -> KeptProof:
+        """What is kept of a certificate of this plan; `InvalidInputError` unless every number is proved again, now."""
+        if plan is None:
+            raise InvalidInputError("a certificate is proved again for its plan, and none is given; give the plan.")
+        proof = require_proof(read_proof(proof.to_json()), plan.sha256())
+        for sentence in disproved(plan, proof):
+            raise InvalidInputError(f"the certificate is false: {sentence}; nothing was charged.")
         return KeptProof(headline=proof.headline, document=proof.to_json())
 
     def to_json(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from accounting import InvalidInputError, View
+from accounting import InvalidInputError, Plan, View
 from accounting.releases.adaptive import Price
 from accounting.releases.composing import Spent, basic_delta, basic_epsilon, spent
 from accounting.releases.release import Release
@@ -169,12 +169,13 @@ class Ledger:
         plan_sha256: str | None = None,
         cohort: str | None = None,
         certificate: Proof | None = None,
+        plan: Plan | None = None,
     ) -> Charge:
         """Charge a release before it is published. Charging again with the same key returns the same charge.
 
         A release with `times` above 1 is a schedule: all of it is charged now, and `use` counts its times. A `cohort`
         names a fixed group of people that shares nobody with other cohorts; the release is then about them only. A
-        `certificate` is kept with the charge; it must prove the plan, and is not proved again here.
+        `certificate` is kept with the charge, after it was proved again for `plan`, which takes seconds.
 
         Raises `BudgetExceededError` if the release costs more than is left, and `KeyReusedError` if the key belongs
         to a charge for another release. In both cases nothing is written.
@@ -182,7 +183,9 @@ class Ledger:
         require_key(key)
         require_sha256(plan_sha256)
         require_cohort(cohort)
-        kept = None if certificate is None else KeptProof.of(certificate, plan_sha256)
+        if plan is not None and plan.sha256() != plan_sha256:
+            raise InvalidInputError("plan_sha256 is not the hash of the plan that is given; give `plan.sha256()`.")
+        kept = None if certificate is None else KeptProof.of(certificate, plan)
         if plan_sha256 is None and release.collections != release.times:
             raise InvalidInputError(
                 f"release {release.name!r} is made {release.times} times and counts {release.collections} collections,"

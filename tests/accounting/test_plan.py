@@ -117,7 +117,7 @@ def test_a_value_of_another_kind_is_refused_in_one_line(path: tuple[Any, ...], s
     assert str(caught.value).isprintable()
 
 
-@pytest.mark.parametrize("accountant", sorted(set(LADDER) - {"basic", "paper"}))
+@pytest.mark.parametrize("accountant", sorted(set(LADDER) - {"basic", "paper", "shifts"}))
 def test_a_rung_that_cannot_account_for_the_protocol_is_refused(accountant: str) -> None:
     """A regression: δ = 0 of `pure` under advanced composition ended in a division by zero."""
     plan = plan_for(users=50, dim=2, repetitions=2, kernel="gaussian", epsilon=20.0, delta=0.0, bitsum="pure")

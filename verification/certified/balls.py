@@ -23,8 +23,8 @@ GUARD_BITS = 128
 """Bits beyond those that tell δ from zero: for cancellation in differences of profiles, and long products."""
 
 
-class TooLargeError(PrivkdeError):
-    """A law is too wide to be certified here; nothing is said about it."""
+class NotCertifiedError(PrivkdeError):
+    """A law is too wide, or lacks what a proof needs: nothing is said about it."""
 
 
 def exact(number: float) -> Ball:
@@ -51,7 +51,7 @@ def whole_below(ball: Ball) -> int:
 def convolved(first: Balls, second: Balls) -> Balls:
     """Coefficients of a product of two polynomials, of full length even if the last ones vanish."""
     if len(first) + len(second) > MOST_COEFFICIENTS:
-        raise TooLargeError(f"a composition needs more than {MOST_COEFFICIENTS:,} losses")
+        raise NotCertifiedError(f"a composition needs more than {MOST_COEFFICIENTS:,} losses")
     if len(first) == 1:
         return [first[0] * x for x in second]
     if len(second) == 1:

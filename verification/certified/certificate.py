@@ -9,8 +9,8 @@ import datetime
 import json
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,10 +19,12 @@ from flint import ctx
 
 import privkde
 from accounting import Contract, InvalidInputError, Plan, PrivkdeError
+from accounting.composition import LADDER
 from accounting.errors import require_integer, require_quantity, require_text
-from accounting.guarantee import Adjacency, View
-from verification.certified.balls import TooLargeError, above, below, exact
-from verification.certified.checker import Lower, Upper, bits_for, upper
+from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.plan import contract_of, differences
+from verification.certified.balls import NotCertifiedError, above, below, exact
+from verification.certified.checker import Lower, Upper, bits_for, tail_for, upper
 from verification.certified.neighbors import Moves, Neighbors, contracts, neighbors
 from verification.certified.witness import Witness
 from verification.twins import mechanism_twin
@@ -35,8 +37,9 @@ SHARES = (0.5, 0.75, 1.0, 1.25)
 MOST_INSTANCES = 2**63 - 1
 LONGEST_TEXT = 100
 """Characters of a version or a time."""
-NO_PROTECTION = 700.0
-"""An ε above which nothing is promised, whatever δ: e^ε is not a double."""
+LARGEST_EPSILON = 700.0
+"""Larger ones are not certified: e^ε is not a double."""
+NOT_COVERED = "promises about local views and single bits are not covered"
 
 Curve = tuple[tuple[float, float], ...]
 """Points (ε, δ)."""
@@ -103,15 +106,13 @@ class Certificate:
     def headline(self) -> str:
         """The result in one sentence."""
         if self.refutes:
-            return f"refuted: the bits that the accountant covers cost at least ε = {self.covered_epsilon:.8g}"
-        if self.upper_epsilon is None:
-            return "not proved: " + (self.notes[-1] if self.notes else "no upper bound was found")
-        known = f"ε ≤ {self.proved_epsilon:.8g} at δ = {self.delta:g}, in ball arithmetic"
-        if self.proves:
-            return f"proved: {known}"
-        claims = f"{self.total_epsilon:.8g}"
-        less = " (less beyond the eighth digit)" if claims == f"{self.proved_epsilon:.8g}" else ""
-        return f"not proved: {known}, and the plan claims {claims}{less}"
+            return f"refuted: the bits that the accountant covers cost at least ε = {_all(self.covered_epsilon)}"
+        if self.proved_epsilon is None:
+            reasons = [note for note in self.notes if note != NOT_COVERED]
+            return f"not proved: {reasons[-1] if reasons else 'no upper bound was found'}"
+        known = f"ε ≤ {_all(_rounded_up(self.proved_epsilon))} at δ = {_all(self.delta)}, in ball arithmetic"
+        claimed = "" if self.proves else f", and the plan claims {_all(self.total_epsilon)}"
+        return f"{'' if self.proves else 'not '}proved: {known}{claimed}"
 
     def moves(self, which: str) -> str:
         """The bits that are `covered` or `attained`, in words."""
@@ -188,6 +189,12 @@ def _quantity_or_none(name: str, value: Any) -> float | None:
     return None if value is None else float(require_quantity(name, value))
 
 
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidInputError(f"{name}={value!r} must be true or false; make it again.")
+    return value
+
+
 def _short_text(name: str, value: Any) -> str:
     if len(text := require_text(name, value)) > LONGEST_TEXT:
         raise InvalidInputError(f"{name} has {len(text):,} characters, more than {LONGEST_TEXT}; make it again.")
@@ -217,8 +224,8 @@ def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
     moves = {
         which: {
             "bits": require_integer(f"neighbors.{which}.bits", data[which]["bits"], low=0, high=MOST_INSTANCES),
-            "half": bool(data[which]["half"]),
-            "equal": bool(data[which]["equal"]),
+            "half": _flag(f"neighbors.{which}.half", data[which]["half"]),
+            "equal": _flag(f"neighbors.{which}.equal", data[which]["equal"]),
         }
         for which in ("covered", "attained")
     }
@@ -226,7 +233,7 @@ def _moved(data: Mapping[str, Any]) -> dict[str, Any]:
         "instances": require_integer("neighbors.instances", data["instances"], low=1, high=MOST_INSTANCES),
         "squared_shift": _quantity_or_none("neighbors.squared_shift", data["squared_shift"]),
         "largest_shift": require_quantity("neighbors.largest_shift", data["largest_shift"]),
-        "unit_ball": bool(data["unit_ball"]),
+        "unit_ball": _flag("neighbors.unit_ball", data["unit_ball"]),
         **moves,
     }
 
@@ -240,6 +247,11 @@ class _Claim:
     total: float
     delta: float
 
+    @property
+    def bits(self) -> int:
+        """The precision that proves it."""
+        return bits_for(self.delta, self.features)
+
     @staticmethod
     def of(plan: Plan) -> _Claim:
         """What its request asks for; no promise of the document may say more."""
@@ -250,38 +262,26 @@ class _Claim:
                 f"bitsum={plan.bitsum!r} keeps no promise with delta=0; plan 'pure', or a larger delta."
             )
         label, features = sum(map(Fraction, labels)), request.kde_epsilon
-        claim = _Claim(
+        return _Claim(
             features=features,
             label=float(label) if Fraction(float(label)) >= label else math.nextafter(float(label), math.inf),
             total=min(request.epsilon, math.fsum([features, math.fsum(labels)])) if label else features,
             delta=float(request.delta) if spends else 0.0,
         )
-        _require_declared(plan)
-        return claim
 
     def contradictions(self, plan: Plan) -> Iterator[str]:
         """What of a plan's document is not what was planned: nothing is proved of such a document.
 
-        No promise may be stronger than the request asks for, and every parameter is what it follows from. Local views
-        and single bits are not covered. The label's response is taken at the ε that the request names.
+        Its contract must be the one that follows from request and parameters, and no promise stronger than the request
+        asks for. The label's response is taken at the ε that the request names.
         """
-        request, twin = plan.request, mechanism_twin(plan)
-        yield from twin.unfounded(plan.parameters)
-        used: dict[str, float | int | None] = {
-            **plan.parameters,
-            "moment_weight": request.moment_weight or 0.0,
-            "classes": request.classes,
-            "label_epsilon": request.label_epsilon,
-            "releases": request.releases,
-        }
-        parts = list(contracts(plan.contract))
-        yield from (sentence for part in parts for sentence in _misdeclared(part, used))
+        request = plan.request
+        yield from _misstated(plan)
+        yield from mechanism_twin(plan).unfounded(plan.parameters)
         labels = math.fsum([request.label_epsilon or 0.0] * request.releases)
         asked = {Adjacency.RECORD: (self.total, self.delta), Adjacency.FEATURES: (self.features, self.delta)}
         asked[Adjacency.LABEL] = (labels, 0.0) if labels else asked[Adjacency.RECORD]
-        for promise in (*plan.guarantees, *(g for part in parts for g in part.guarantees)):
-            if promise.is_empty or promise.view is View.LOCAL or promise.adjacency is Adjacency.BIT:
-                continue
+        for promise in _promises(plan, covered=True):
             epsilon, delta = asked[promise.adjacency]
             if promise.epsilon < epsilon or promise.delta < delta:
                 yield (
@@ -290,21 +290,36 @@ class _Claim:
                 )
 
 
-def _misdeclared(contract: Contract, used: Mapping[str, Any]) -> Iterator[str]:
-    """Parameters of a contract that are not those that are used."""
-    for name, value in used.items():
-        said = contract.parameters.get(name, value)
-        if said != value:
-            yield f"the plan's contract declares {name}={said!r}, and the parties use {value!r}"
+def _misstated(plan: Plan) -> Iterator[str]:
+    """Where the plan says something else than what follows from its request, parameters and rung; but for promises."""
+    request = plan.request
+    try:
+        honest = contract_of(request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
+    except PrivkdeError as error:
+        yield str(error)
+        return
+    said: dict[str, Any] = {"instances_per_user": plan.instances_per_user, "contract": _words(plan.contract)}
+    follows: dict[str, Any] = {"instances_per_user": request.facts().touched.total, "contract": _words(honest)}
+    for name in ("bitsum", "accountant"):
+        if getattr(request, name) != "auto":
+            said[name], follows[name] = getattr(plan, name), getattr(request, name)
+    yield from differences(said, follows, 0.0)
 
 
-def _require_declared(plan: Plan) -> None:
-    """Raise if the contract declares other bounds than the parties take from the request and hold each other to."""
-    facts = plan.request.facts()
-    used = {"bound": facts.bound, "size_weight": facts.size_weight, "squared_shift": facts.touched_once.shift_budget}
-    for part in contracts(plan.contract):
-        for sentence in _misdeclared(part, used):
-            raise InvalidInputError(f"{sentence}; it was altered: plan again.")
+def _words(contract: Contract) -> list[dict[str, Any]]:
+    """A contract and its parts, without what they promise."""
+    return [replace(part, guarantees=(), parts=()).to_json() for part in contracts(contract)]
+
+
+def _promises(plan: Plan, *, covered: bool) -> list[Guarantee]:
+    """The promises of a plan's document that are covered, or those that are not; empty ones are neither."""
+    told = [*plan.guarantees, *(promise for part in contracts(plan.contract) for promise in part.guarantees)]
+    narrow = [promise.view is View.LOCAL or promise.adjacency is Adjacency.BIT for promise in told]
+    return [one for one, left_out in zip(told, narrow, strict=True) if not one.is_empty and left_out is not covered]
+
+
+def _notes(plan: Plan, found: Iterable[str], wrong: Iterable[str]) -> tuple[str, ...]:
+    return (*([NOT_COVERED] if _promises(plan, covered=False) else []), *found, *wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,14 +341,14 @@ class _Checked:
         found: Upper | None = None
         try:
             found = upper(plan, reach, claim.delta, witness)
-        except TooLargeError as error:
+        except NotCertifiedError as error:
             notes = (str(error),)
         twin, covered = mechanism_twin(plan), Lower(())
-        tail = found.witness.tail if found is not None else claim.delta * 1e-9 / reach.instances
+        tail = witness.tail if witness is not None else tail_for(claim.delta, reach.instances)
         try:
             covered = Lower.of(twin, tail, reach.covered)
             attained = covered if reach.attained == reach.covered else Lower.of(twin, tail, reach.attained)
-        except TooLargeError as error:
+        except NotCertifiedError as error:
             return _Checked(claim, reach, found, covered, Lower(()), (str(error),))
         return _Checked(claim, reach, found, covered, attained, notes)
 
@@ -341,14 +356,14 @@ class _Checked:
 def certify(plan: Plan) -> Certificate:
     """What the plan's parameters cost, proved. Deterministic; nothing is sampled."""
     claim = _Claim.of(plan)
-    with ctx.workprec(bits_for(claim.delta)):
+    with ctx.workprec(claim.bits):
         reach = neighbors(plan)
         if claim.delta == 0.0:
             return _without_delta(plan, claim, reach)
         checked = _Checked.of(plan, claim, reach, None)
         delta, points = claim.delta, [share * claim.features for share in SHARES]
         top = checked.upper.epsilon(delta, claim.features) if checked.upper is not None else math.inf
-        proved = top <= NO_PROTECTION
+        proved = top <= LARGEST_EPSILON
         upper_curve = (
             tuple((e, min(1.0, _rounded_up(above(checked.upper.delta(e))))) for e in points)
             if checked.upper is not None and proved
@@ -389,9 +404,9 @@ def _without_delta(plan: Plan, claim: _Claim, reach: Neighbors) -> Certificate:
     )  # fmt: skip
 
 
-def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, **numbers: Any) -> Certificate:
-    if wrong := tuple(claim.contradictions(plan)):
-        numbers |= {"upper_epsilon": None, "upper_curve": (), "notes": (*numbers["notes"], *wrong)}
+def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, *, notes: tuple[str, ...], **numbers: Any) -> Certificate:
+    if wrong := list(claim.contradictions(plan)):
+        numbers |= {"upper_epsilon": None, "upper_curve": ()}
     return Certificate(
         plan_sha256=plan.sha256(),
         claimed_epsilon=claim.features,
@@ -399,6 +414,7 @@ def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, **numbers: Any) ->
         total_epsilon=claim.total,
         delta=claim.delta,
         neighbors=_described(reach),
+        notes=_notes(plan, notes, wrong),
         versions=_versions(),
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **numbers,
@@ -418,35 +434,37 @@ def _described(reach: Neighbors) -> dict[str, Any]:
     }
 
 
-def recheck(plan: Plan, certificate: Certificate) -> Iterator[str]:
+def recheck(plan: Plan, certificate: Certificate) -> list[str]:
     """What of a certificate is not proved by recomputing it for this plan, sentence by sentence; nothing if all is."""
     if certificate.plan_sha256 != plan.sha256():
-        yield "the certificate is for another plan, or the plan was altered"
-        return
+        return ["the certificate is for another plan, or the plan was altered"]
     claim = _Claim.of(plan)
+    with ctx.workprec(claim.bits):
+        return list(_unproved(plan, claim, certificate))
+
+
+def _unproved(plan: Plan, claim: _Claim, certificate: Certificate) -> Iterator[str]:
     said = certificate.claimed_epsilon, certificate.label_epsilon, certificate.total_epsilon, certificate.delta
     if said != (claim.features, claim.label, claim.total, claim.delta):
         yield "the certificate's claim is not the plan's"
         return
     yield from (wrong := list(claim.contradictions(plan)))
-    bits = bits_for(claim.delta)
-    if certificate.witness is not None and certificate.witness.bits != bits:
-        yield f"the witness has {certificate.witness.bits} bits, and the checker works with {bits} at this δ"
+    if certificate.witness is not None and certificate.witness.bits != ctx.prec:
+        yield f"the witness has {certificate.witness.bits} bits, and the checker works with {ctx.prec} for this claim"
         return
-    with ctx.workprec(bits):
-        reach = neighbors(plan)
-        if dict(certificate.neighbors) != _described(reach):
-            yield "what one record can move is not what the certificate says"
-            return
-        if claim.delta == 0.0:
-            again = _without_delta(plan, claim, reach)
-            notes = again.notes
-            if _numbers(again) != _numbers(certificate):
-                yield "the losses of one instance are not those of the certificate"
-        else:
-            checked = _Checked.of(plan, claim, reach, certificate.witness)
-            notes = (*checked.notes, *wrong)
-            yield from _disproved(checked, certificate)
+    reach = neighbors(plan)
+    if dict(certificate.neighbors) != _described(reach):
+        yield "what one record can move is not what the certificate says"
+        return
+    if claim.delta == 0.0:
+        again = _without_delta(plan, claim, reach)
+        notes = again.notes
+        if _numbers(again) != _numbers(certificate):
+            yield "the losses of one instance are not those of the certificate"
+    else:
+        checked = _Checked.of(plan, claim, reach, certificate.witness)
+        notes = _notes(plan, checked.notes, wrong)
+        yield from _disproved(checked, certificate)
     if notes != certificate.notes:
         yield "the notes are not what the checker says"
     if not certificate.proves:
@@ -477,6 +495,11 @@ def _disproved(checked: _Checked, certificate: Certificate) -> Iterator[str]:
     for epsilon, limit in certificate.lower_curve:
         if limit > 0.0 and not checked.attained.delta(epsilon) >= exact(limit):
             yield f"δ({epsilon:.8g}) ≥ {limit:.8g} does not follow"
+
+
+def _all(value: float) -> str:
+    """A number with all its digits."""
+    return repr(value).removesuffix(".0")
 
 
 def _rounded_up(value: float) -> float:

@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import scipy
 from flint import ctx
@@ -52,6 +53,7 @@ FIRST_STEP = 2e-3
 TRIMMED = 1e-9
 """Share of δ that may be trimmed after each product of losses."""
 
+T = TypeVar("T")
 Bound = Callable[[float], Ball]
 """δ(ε), from above or from below."""
 
@@ -74,25 +76,26 @@ class Instance:
         """The shuffled output for the target's bit 1 and 0; `ones` and `dropped` are about the others."""
         return self.twin.certified_laws(self.tail, ones=ones, dropped=dropped)
 
-    def cells(self, finest: int, settled: Callable[[TwoLaws], bool]) -> Iterator[tuple[int, TwoLaws]]:
-        """(the least number of ones, laws) of cells that cover all data of the others and are not `settled`.
+    def cells(self, finest: int, unsettled: Callable[[TwoLaws], T | None]) -> Iterator[tuple[int, T]]:
+        """(the least number of ones, what is `unsettled` of the laws) for cells that cover all data of the others.
 
         By symmetry half of the others' data is enough; none is needed if the others only shift the counts. For all
-        numbers of ones in [a, b], the reports of b − a others are given away. Wide cells are tried first.
+        numbers of ones in [a, b], the reports of b − a others are given away. Wide cells are tried first, once.
         """
         highest = (self.twin.n_users - 1) // 2 if self.twin.depends_on_others else 0
-        stack = [(1, highest)] if highest else []
+        stack = [(1, highest, True)] if highest else []
         while stack:
-            a, b = stack.pop()
-            if b - a <= WIDE * max(finest, 1):
-                laws = self.laws(a, b - a)
-                if settled(laws):
+            a, b, trying = stack.pop()
+            if b - a <= (WIDE * max(finest, 1) if trying else finest):
+                left = unsettled(self.laws(a, b - a))
+                if left is None:
                     continue
                 if b - a <= finest:
-                    yield a, laws
+                    yield a, left
                     continue
+                trying = False
             middle = (a + b) // 2
-            stack += [(a, middle), (middle + 1, b)] if a < b else []
+            stack += [(a, middle, trying), (middle + 1, b, trying)]
 
 
 def finest_cell(instance: Instance) -> int:
@@ -140,13 +143,13 @@ def kinds(instance: Instance, grid: LossGrid, finest: int) -> list[Table]:
     end = Table.of(instance.all_zero, grid)
     mirror = end.reversed()
 
-    def settled(laws: TwoLaws) -> bool:
+    def unsettled(laws: TwoLaws) -> Table | None:
         table = Table.of(laws, grid)
-        return table.certainly_below(end) or table.certainly_below(mirror)
+        return None if table.certainly_below(end) or table.certainly_below(mirror) else table
 
     groups: dict[int, Table] = {}
-    for ones, laws in instance.cells(finest, settled):
-        group, table = 2 * GROUPS * ones // instance.twin.n_users, Table.of(laws, grid)
+    for ones, table in instance.cells(finest, unsettled):
+        group = 2 * GROUPS * ones // instance.twin.n_users
         groups[group] = groups[group].joined(table) if group in groups else table
     return [end, *groups.values()]
 
@@ -183,9 +186,15 @@ class Upper:
         return above_root if holds(above_root) else high
 
 
-def bits_for(delta: float) -> int:
-    """Precision at which masses far below δ are told from zero."""
-    return GUARD_BITS + (2 * math.ceil(-math.log2(min(delta, 0.5))) if delta > 0.0 else GUARD_BITS)
+def bits_for(delta: float, epsilon: float) -> int:
+    """Precision at which masses far below δ are told from zero, even e^ε of them."""
+    small = 2 * math.ceil(-math.log2(min(delta, 0.5))) if delta > 0.0 else GUARD_BITS
+    return GUARD_BITS + small + math.ceil(1.45 * epsilon)
+
+
+def tail_for(delta: float, instances: int) -> float:
+    """Where windows of laws end, unless a witness says otherwise."""
+    return max(TAIL_SHARE * delta / instances, 1e-290)
 
 
 def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = None) -> Upper:
@@ -193,7 +202,7 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
 
     Call it with the precision of the witness.
     """
-    tail = given.tail if given else max(TAIL_SHARE * delta / reach.instances, 1e-290)
+    tail = given.tail if given else tail_for(delta, reach.instances)
     instance = Instance.of(mechanism_twin(plan), tail)
     cell = finest_cell(instance)  # finer ones would take longer than they may
     found = replace(given, cell=max(given.cell, cell)) if given else Witness(bits=ctx.prec, tail=tail, cell=cell)
@@ -232,11 +241,11 @@ def _one_instance(instance: Instance, cell: int, growth: Ball) -> Ball:
     """Hockey sticks of one bit that may flip, over all data of the others, in both directions."""
     largest = _sticks(instance.all_zero, growth)
 
-    def settled(laws: TwoLaws) -> bool:
-        return bool(_sticks(laws, growth) <= largest)
+    def unsettled(laws: TwoLaws) -> Ball | None:
+        return None if (sticks := _sticks(laws, growth)) <= largest else sticks
 
-    for _, laws in instance.cells(cell, settled):
-        largest = largest.max(_sticks(laws, growth))
+    for _, sticks in instance.cells(cell, unsettled):
+        largest = largest.max(sticks)
     return largest
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from accounting.errors import InvalidInputError, require_integer
-from verification.certified.balls import ONE, ZERO, Ball, Balls, TooLargeError, convolved, exact, total
+from verification.certified.balls import ONE, ZERO, Ball, Balls, NotCertifiedError, convolved, exact, total
 
 MOST_MASSES = 2_000_000
 MOST_SHAPES = 8
@@ -29,14 +29,6 @@ class Masses:
     def missing(self) -> Ball:
         """The mass that is not listed."""
         return ONE - total(self.values)
-
-    def mirrored(self, whole: int) -> Masses:
-        """The law of whole − X."""
-        return Masses(start=whole - (self.start + len(self.values)) + 1, values=self.values[::-1])
-
-    def plus(self, other: Masses) -> Masses:
-        """The law of the sum of two independent numbers, where both lie in their windows."""
-        return Masses(start=self.start + other.start, values=convolved(self.values, other.values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +72,7 @@ class LossBounds:
 def _require_room(masses: int) -> None:
     """Raise if a law needs more memory and time than it may."""
     if masses > MOST_MASSES:
-        raise TooLargeError(f"a law needs more than {MOST_MASSES:,} masses")
+        raise NotCertifiedError(f"a law needs more than {MOST_MASSES:,} masses")
 
 
 def _window(
@@ -145,11 +137,9 @@ def shifted(noise: Masses) -> TwoLaws:
 def response(n_users: int, flip: Ball, ones: int, dropped: int, tail: float) -> TwoLaws:
     """Randomized response with `ones` of the others at 1 after `dropped` others' reports were given away."""
     _require_probability("flip_probability", flip)
-    rest = binomial(n_users - 1 - dropped - ones, flip, tail)
-    if ones:
-        rest = rest.plus(binomial(ones, flip, tail).mirrored(ones))
+    flipped, kept = (binomial(n, flip, tail).values for n in (n_users - 1 - dropped - ones, ones))
     keep = ONE - flip
-    pairs = list(itertools.pairwise([ZERO, *rest.values, ZERO]))
+    pairs = list(itertools.pairwise([ZERO, *convolved(flipped, kept[::-1]), ZERO]))
     return TwoLaws(
         one=[flip * stay + keep * move for move, stay in pairs],
         zero=[keep * stay + flip * move for move, stay in pairs],

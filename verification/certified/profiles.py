@@ -58,7 +58,9 @@ class LossGrid:
 
     def _place(self, one: Ball, zero: Ball) -> tuple[int, Ball]:
         """The last point whose e^ε is at most one/zero (−1 if there is none), and `one`, perhaps enlarged."""
-        n, above, below = self.n_steps, float(one), float(zero)
+        if one < zero:
+            return -1, one
+        n, above, below = len(self.growth) - 1, float(one), float(zero)
         if below > 0.0:
             guess = math.log(above / below) / self.step if above > 0.0 else -1.0
             at = int(min(max(guess, -1.0), n))

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 
 from accounting.errors import require_integer, require_real
-from verification.certified.balls import ONE, ZERO, Ball, TooLargeError, below, exact
+from verification.certified.balls import ONE, ZERO, Ball, NotCertifiedError, below, exact
 from verification.certified.noise_laws import LossBounds
 
 MOST_INTERVALS = 20_000
@@ -47,7 +47,7 @@ class Condition:
                 rest = (term * factor / (ONE - factor)).abs_upper()
                 return value.union(value + rest)
             if j > LONGEST_SERIES:
-                raise TooLargeError(f"the series at count {u} has more than {LONGEST_SERIES:,} terms that matter")
+                raise NotCertifiedError(f"the series at count {u} has more than {LONGEST_SERIES:,} terms that matter")
         return value
 
     def sides(self, u: int) -> tuple[Ball, Ball]:
@@ -101,7 +101,7 @@ class Condition:
         try:
             valid = self.holds() and self.noise_epsilon <= self.epsilon
             note = f"the condition of Pure was evaluated at {len(self.kept)} counts"
-        except TooLargeError as error:
+        except NotCertifiedError as error:
             note = str(error)
         return LossBounds(
             lower=self.largest_loss,

@@ -18,7 +18,7 @@ import privkde
 from accounting import Contract, Plan
 from privkde.protocol.model import DensityModel
 from verification.reporting.deployment import Deployment, assumptions, parties
-from verification.reporting.proof import Proof
+from verification.reporting.proof import ProofSummary
 from verification.verdicts import Check, Effort, Finding, Layer
 
 SCHEMA = "privkde.audit/1"
@@ -162,9 +162,9 @@ class AuditReport:
         return finite
 
     @cached_property
-    def proof(self) -> Proof:
+    def proof(self) -> ProofSummary:
         """What is proved of the promise, whether or not a check refutes anything."""
-        return Proof.of(self.plan, [result.finding for result in self.results if result.finding is not None])
+        return ProofSummary.of(self.plan, [result.finding for result in self.results if result.finding is not None])
 
     @property
     def contract(self) -> Contract:

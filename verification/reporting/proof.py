@@ -41,7 +41,7 @@ class Bracket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
+class ProofSummary:
     """The state of the promise, and the numbers behind it."""
 
     state: State
@@ -52,14 +52,14 @@ class Proof:
     """Why nothing is proved."""
 
     @staticmethod
-    def of(plan: Plan, findings: Iterable[Finding]) -> Proof:
+    def of(plan: Plan, findings: Iterable[Finding]) -> ProofSummary:
         """From the finding of the check that certifies, if it ran."""
         found = next((one for one in findings if isinstance(one.evidence, CertifiedBounds)), None)
         main = promised(plan.guarantees, View.COMMUNICATION)
         if found is None:
             whole = Bracket(of=_whole(plan), claimed=main.epsilon, upper=None, lower=None)
             reason = "the check certified-bound did not run in this audit"
-            return Proof(state=State.NOT_COMPUTED, delta=main.delta, brackets=(whole,), reason=reason)
+            return ProofSummary(state=State.NOT_COMPUTED, delta=main.delta, brackets=(whole,), reason=reason)
         assert isinstance(found.evidence, CertifiedBounds)
         return _certified(plan, found.evidence, refuted=found.refuted)
 
@@ -71,7 +71,7 @@ class Proof:
     @property
     def headline(self) -> str:
         """The result in one line; no tolerance is in it."""
-        whole, delta = self.promise, wording.small(self.delta)
+        whole, delta = self.promise, wording.small(self.delta, exact=True)
         promises = f"the plan promises {whole.claimed:.6g}"
         if self.state is State.PROVED:
             _, _, upper, _ = whole.cells
@@ -93,7 +93,7 @@ class Proof:
         }
 
 
-def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> Proof:
+def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> ProofSummary:
     claim, proved = (bounds.certificate.get(part, {}) for part in ("claim", "proved"))
     label = claim.get("label_epsilon", 0.0)
     people = Bracket(
@@ -122,7 +122,7 @@ def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> Proof:
         reason = "for these parameters no upper bound is certified, neither for nor against the promise"
     else:
         reason = f"what is proved is ε ≤ {wording.at_most(people.upper)}"
-    return Proof(state=state, delta=bounds.delta, brackets=tuple(brackets), reason=reason)
+    return ProofSummary(state=state, delta=bounds.delta, brackets=tuple(brackets), reason=reason)
 
 
 def _contradiction(people: Bracket, covered: Bracket, claimed: float) -> str:

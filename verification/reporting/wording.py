@@ -12,9 +12,9 @@ NO_PROTECTION = 20.0
 """An ε above which a report says "no protection": factors of half a billion."""
 
 
-def small(value: float) -> str:
-    """10⁻⁶ rather than 1e-06."""
-    digits, _, power = f"{value:.3g}".partition("e")
+def small(value: float, *, exact: bool = False) -> str:
+    """10⁻⁶ rather than 1e-06; three digits, or all."""
+    digits, _, power = (repr(value).removesuffix(".0") if exact else f"{value:.3g}").partition("e")
     raised = str(int(power or 0)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return digits if not power else f"10{raised}" if digits == "1" else f"{digits}·10{raised}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 from accounting import Guarantee, Plan, PlanRequest
@@ -65,9 +66,9 @@ def larger(_: Right, guarantees: Iterable[Guarantee]) -> Guarantee:
 
 
 @fault("label ε on top of the total", LABELED, PlanRequest, "_all_label_epsilon")
-def label_on_top(*_: Any) -> float:
+def label_on_top(*_: Any) -> Fraction:
     """The features get the whole ε that was asked for, and the label's response is added to it."""
-    return math.ulp(0.0)
+    return Fraction(math.ulp(0.0))
 
 
 @fault("one direction only", RESPONSE, ProfileTable, "reversed")

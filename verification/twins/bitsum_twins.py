@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import mpmath
 
-from verification.certified.balls import TooLargeError, exact
+from verification.certified.balls import NotCertifiedError, exact
 from verification.certified.noise_laws import LossBounds, TwoLaws, response, three_negative_binomials
 from verification.certified.pure_certificate import Condition
 from verification.exact.brute_force import DIGITS
@@ -95,7 +95,7 @@ class ThreeNegativeBinomialTwin(MechanismTwin):
         Requires: a whole noise shape k, 0 < p < 1 and, if k > 1, r_F ≥ 1: then likelihood ratios are monotone.
         """
         if self.noise_shape > 1 and self.flood_shape < 1.0:
-            raise TooLargeError("3NB with a flood of shape below 1, which is not log-concave, is not certified")
+            raise NotCertifiedError("3NB with a flood of shape below 1, which is not log-concave, is not certified")
         return self._laws(tail, downwards=False)
 
     def certified_laws_below(self, tail: float, *, ones: int = 0) -> TwoLaws:

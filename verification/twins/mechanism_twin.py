@@ -1,7 +1,7 @@
 """What a twin of a mechanism says: everything that the checks know of one mechanism, from its definition.
 
 A twin shares no code and no formula with `accounting`. Laws of counts are SciPy's masses and convolutions, tables of
-the noise come from 40 digits, the certificate's laws have a-priori bounds on their rounding, exact laws are fractions.
+the noise come from 40 digits, the certificate's laws are balls, exact laws are fractions.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ SMALL: dict[str, Any] = {
 def charged(where: str | Path, **changes: Any) -> Charge:
     """A charge with its plan's certificate in a new ledger."""
     plan = plan_for(**SMALL)
-    options: dict[str, Any] = {"plan_sha256": plan.sha256(), "certificate": plan.certified()} | changes
+    options: dict[str, Any] = {
+        "plan_sha256": plan.sha256(), "certificate": plan.certified(), "plan": plan
+    } | changes  # fmt: skip
     with Ledger.open(where) as ledger:
         ledger.create("telemetry", epsilon=4.0, delta=1e-5)
         return ledger.charge("telemetry", Release.of_plan("week", plan), key="one", **options)
@@ -72,8 +74,17 @@ def test_what_does_not_prove_the_plan_is_not_kept(tmp_path: Path) -> None:
     other = plan_for(**SMALL | {"users": 501}).certified()
     with pytest.raises(InvalidInputError, match="certificate is for plan"):
         charged(tmp_path / "one.sqlite", certificate=other)
-    with pytest.raises(InvalidInputError, match="none is named"):
-        charged(tmp_path / "two.sqlite", plan_sha256=None)
+    with pytest.raises(InvalidInputError, match="none is given"):
+        charged(tmp_path / "two.sqlite", plan=None)
+    with pytest.raises(InvalidInputError, match="not the hash of the plan"):
+        charged(tmp_path / "three.sqlite", plan_sha256="0" * 64)
+
+
+def test_a_forged_certificate_is_not_kept(tmp_path: Path) -> None:
+    document = plan_for(**SMALL).certified().to_json()
+    document["proved"] |= {"epsilon": 0.5, "upper_epsilon": 0.5}
+    with pytest.raises(InvalidInputError, match=r"is false: ε ≤ 0\.5 does not follow"):
+        charged(tmp_path / "one.sqlite", certificate=read_proof(document))
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_the_epsilon_that_is_found_is_proved_and_hardly_larger_than_needed() -> 
 
 def test_precision_tells_delta_from_nothing() -> None:
     for delta in (0.5, 1e-2, 1e-30, 1e-300):
-        with ctx.workprec(bits_for(delta)):
+        with ctx.workprec(bits_for(delta, 1.0)):
             assert exact(1.0) + exact(delta) * delta > exact(1.0)
 
 
@@ -258,10 +258,11 @@ def counted_users_hold(module: Any) -> bool:
 
 COUNTED = "Instance.of(mechanism_twin(plan), tail)"
 FORECAST = "Instance.of(replace(mechanism_twin(plan), n_users=plan.request.users), tail)"
-NO_CELLS = "stack: list[tuple[int, int]] = []"
+NO_CELLS = "stack: list[tuple[int, int, bool]] = []"
+BOTH, ONE_HALF = "stack += [(a, middle, trying), (middle + 1, b, trying)]", "stack += [(a, middle, trying)]"
 ERRORS: dict[str, tuple[str, str, Any]] = {
-    "cells missing": ("stack = [(1, highest)] if highest else []", NO_CELLS, one_instance_holds),
-    "only the smallest cell": ("[(a, middle), (middle + 1, b)] if a < b", "[(a, middle)] if a < b", one_instance_holds),
+    "cells missing": ("stack = [(1, highest, True)] if highest else []", NO_CELLS, one_instance_holds),
+    "only the smallest cell": (BOTH, ONE_HALF, one_instance_holds),
     "a wrong direction": ("return sides[0].max(sides[1])", "return sides[0]", directions_hold),
     "one instance too few": ("grid, reach.instances, TRIMMED", "grid, reach.instances - 1, TRIMMED", compositions_hold),
     "missing mass": ("sides = [way.missing + total(", "sides = [total(", unlisted_mass_counts),

@@ -96,6 +96,14 @@ RECORD: dict[str, Any] = {
 }
 
 
+def test_joint_labels_in_blocks_move_features_in_both_classes_and_two_sizes() -> None:
+    plan = plan_for(**BASE, **JOINT, bitsum="poisson", allow_useless=True)
+    assert neighbors(plan).instances == 2 * 16 + 2 == plan.instances_per_user
+    plan = plan_for(**BASE, **JOINT, bitsum="poisson", accountant="geometric", allow_useless=True)
+    loud = replace(plan.contract, parameters={**plan.contract.parameters, "size_weight": 2.0})
+    assert squared(replace(plan, contract=loud)) == pytest.approx(squared(plan) / 2 + 2 * 2.0**2)
+
+
 @pytest.mark.parametrize("changes", [JOINT, RECORD], ids=["joint", "record"])
 def test_the_accountants_facts_are_not_read(changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan = plan_for(**BASE, **changes, bitsum="poisson", allow_useless=True)

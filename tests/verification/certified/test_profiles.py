@@ -200,6 +200,20 @@ def test_instances_beyond_a_block_are_not_forgotten(monkeypatch: pytest.MonkeyPa
     assert float(found.delta(0.5)) > 1.05 * float(composed(kinds, grid, 2, 1e-15).delta(0.5))
 
 
+def test_the_last_block_has_as_many_instances_as_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """5 = 3 + 2."""
+    monkeypatch.setattr(profiles, "LARGEST_BLOCK", 3)
+    grid, kinds = tables(2, Fraction(3, 8))
+    found, stick = composed(kinds, grid, 5, 1e-15), worst_stick(response_pairs(2, Fraction(3, 8)), 5)
+    assert all(surely_at_least(found.delta(e), stick, e) for e in EPSILONS)
+
+
+def test_infinite_losses_of_two_instances() -> None:
+    """Either of them: 1 − ½·¾."""
+    one, other = Loss(0.5, 0, [ONE / 2], ONE / 2), Loss(0.5, 0, [ONE * 3 / 4], ONE / 4)
+    assert one.times(other).infinite.overlaps(ONE * 5 / 8)
+
+
 def test_a_grid_that_ends_too_early_costs_tightness_only() -> None:
     pairs = response_pairs(3, Fraction(1, 8))
     grid = LossGrid.of(Grid(step=0.125, points=6))

@@ -11,6 +11,7 @@ from typing import Any
 
 import mpmath
 import pytest
+from flint import arb
 
 from tests.plans import plan_for
 from tests.slow_twins import compose
@@ -141,6 +142,20 @@ def test_moments_are_convex_or_below_their_lines() -> None:
         assert float(moments.at(ZERO)) == pytest.approx(float(moments.at(exact(1e-9))), rel=1e-6)
 
 
+def test_lines_are_above_concave_moments() -> None:
+    """Between powers 2 and 3 m is concave; here it is largest inside, where a chord lies below it."""
+    moments = Moments([ONE, -exact(0.9)], [exact(5e-7), exact(5e-7)], 2.5)
+    inside, ends_ = moments.at(exact(0.55)), [moments.at(exact(t)) for t in (0.1, 1.0)]
+    assert inside > ends_[0].max(ends_[1])
+    assert moments.largest(0.1, 1.0) >= inside * (1 - exact(1e-6))
+
+
+def test_what_may_lie_above_a_threshold_is_lost() -> None:
+    """A gain between 0.4 and 0.6, cut at 0.5: up to a tenth of its mass is lost."""
+    wide = Corners([arb(0.5, 0.1)], [ONE], ZERO)
+    assert not wide.checked_loss(False, 1.0, 0.5) < exact(0.099)
+
+
 def test_what_is_cut_is_what_is_lost() -> None:
     """Lemma 3 (1), against E_Q of what is above the threshold; nothing is allowed that is not charged."""
     corners, budget = corners_of(3, Fraction(1, 8)), budget_of(Fraction(1), 2)
@@ -239,6 +254,8 @@ def test_what_is_left_is_what_the_smallest_shift_of_an_interval_leaves() -> None
 def test_infinite_losses_of_the_exceptional_instance_count() -> None:
     tenth = UnitBall(Corners([-ONE, ZERO], [ONE / 10, ONE * 9 / 10], ONE / 10), unit_ball().rest, ZERO)
     assert not tenth._peeled(30.0, 0.4, 0.5) < ONE / 20
+    away = UnitBall(Corners([-ONE, ZERO], [ONE / 10, ONE * 9 / 10], ZERO), unit_ball().rest, ZERO)
+    assert not away._peeled(30.0, 0.9, 1.0) < ONE / 20, "at t = 1 its law has nothing where the other has a tenth"
 
 
 # --- planted errors -------------------------------------------------------------------------------
