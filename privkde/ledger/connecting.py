@@ -6,6 +6,8 @@ import os
 import random
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from sqlalchemy.exc import ArgumentError
 
 from accounting import InvalidInputError
 from privkde.ledger.refusals import LedgerUnavailableError
-from privkde.storage.files import make_for_owner, planted_journal, resolved
+from privkde.storage.files import leave_journal, make_for_owner, planted_journal, resolved, take_journal
 
 PATIENCE = 60.0
 """Seconds that a transaction waits for others, which may be composing many different releases."""
@@ -51,6 +53,20 @@ def foreign_journal(engine: sa.Engine) -> str | None:
     if engine.dialect.name != "sqlite":
         return None
     return planted_journal(Path(str(engine.url.database)))
+
+
+@contextmanager
+def own_journal(engine: sa.Engine) -> Iterator[None]:
+    """In a file, the journal of a transaction for writing is made by us before anything is written."""
+    if engine.dialect.name != "sqlite":
+        yield
+        return
+    database = Path(str(engine.url.database))
+    take_journal(database)
+    try:
+        yield
+    finally:
+        leave_journal(database)
 
 
 def leave_log(engine: sa.Engine) -> None:

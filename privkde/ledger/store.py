@@ -7,7 +7,7 @@ import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from privkde.ledger.connecting import (
     keeps_log,
     leave_log,
     lock_creation,
+    own_journal,
     reason,
     set_up_transaction,
 )
@@ -267,7 +268,9 @@ class Store:
             with connection.begin():
                 if keeps_log(connection):
                     raise self._replaced("nothing was charged")
-                yield connection
+                with own_journal(self._engine) if writing else nullcontext():
+                    self._require_own_journal()
+                    yield connection
         self._require_same_file("what was just written may be lost")
 
     def _require_same_file(self, outcome: str) -> None:
@@ -282,8 +285,9 @@ class Store:
         """Refuse a journal or log that somebody planted. Looked at before SQLite reads, since it would obey it."""
         if planted := foreign_journal(self._engine):
             raise LedgerAlteredError(
-                f"{planted}; nothing was charged. Find out who put it there, move it away, and look at the ledger with"
-                " `privkde budget verify --head`."
+                f"{planted}; nothing was charged. Find out who put it there. A colleague's, whose process ended in the"
+                " middle of a charge, is needed to undo it: copy both files, and give the journal to the ledger's owner"
+                " (chown). Another one: move it away, and look at the ledger with `privkde budget verify --head`."
             )
 
     def _replaced(self, outcome: str) -> LedgerAlteredError:

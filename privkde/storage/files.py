@@ -129,10 +129,40 @@ def _is_from_a_writer(owner: int, database: Path) -> bool:
     return owner in (kept.st_uid, 0) or bool(groups_own or kept.st_mode & stat.S_IWOTH)
 
 
+def take_journal(database: Path) -> None:
+    """Make the empty journal of a transaction that has the lock for writing, before a stranger can.
+
+    SQLite would write the pages of the database into one that is there and, as root, give it to the database's owner.
+    """
+    with suppress(OSError):  # it is there, and is looked at; or SQLite cannot make one either
+        kept = database.stat()
+        made = os.open(f"{database}-journal", os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            if stat.S_IMODE(kept.st_mode) != 0o600:
+                os.fchmod(made, stat.S_IMODE(kept.st_mode))
+            if os.geteuid() == 0:
+                os.fchown(made, kept.st_uid, kept.st_gid)
+        finally:
+            os.close(made)
+
+
+def leave_journal(database: Path) -> None:
+    """Remove a journal that nothing was written to, before the lock is given back."""
+    with suppress(OSError):
+        if os.lstat(f"{database}-journal").st_size == 0:
+            os.unlink(f"{database}-journal")
+
+
 def make_for_owner(path: Path) -> None:
     """Make an empty file that nobody but its owner ever could read; one that is there stays as it is."""
     if not path.exists():
         require_own_name(path)
+        for beside in kept_by_sqlite(path)[1:]:
+            if os.path.lexists(beside):
+                raise InvalidInputError(
+                    f"{str(beside)!r} is there, and SQLite would delete it as a part of {str(path)!r}; choose another"
+                    " name, or move it away."
+                )
     with suppress(FileExistsError):
         os.close(os.open(resolved(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from accounting import InvalidInputError
 from privkde.storage.container import DamagedFileError
-from privkde.storage.files import make_for_owner, planted_journal, resolved
+from privkde.storage.files import leave_journal, make_for_owner, planted_journal, resolved, take_journal
 
 TOKEN_BYTES = 32
 PATIENCE = 5.0
@@ -104,7 +104,7 @@ class ReportRegister:
             raise InvalidInputError(f"{self._shown} belongs to another collection; each has a register of its own.")
         else:
             self._require_whole()
-        self._database.execute("COMMIT")
+        self._end("COMMIT")
 
     def _require_whole(self) -> None:
         """Refuse a file with other tables, indexes, triggers or views, or other reports than those of its releases.
@@ -184,7 +184,7 @@ class ReportRegister:
             self._database.execute(
                 "INSERT INTO releases VALUES ((SELECT COUNT(*) + 1 FROM releases), ?, ?, ?, ?, ?)", row
             )
-            self._database.execute("COMMIT")
+            self._end("COMMIT")
 
     def releases(self) -> list[CountedRelease]:
         """Everything that was released, in order."""
@@ -209,7 +209,7 @@ class ReportRegister:
         """Forget the reports that were added, and the tokens that were spent, since the last release."""
         with self._errors():
             if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
+                self._end("ROLLBACK")
 
     # Enrollment -------------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,9 @@ class ReportRegister:
         with self._errors():
             if self._database.in_transaction:
                 raise InvalidInputError("reports are being taken; issue all tokens before the first report.")
+            self._begin()
             self._database.execute("INSERT INTO tokens VALUES (?, 0)", [_hashed(token)])
+            self._end("COMMIT")
         return token
 
     @property
@@ -261,6 +263,14 @@ class ReportRegister:
     def _begin(self) -> None:
         if not self._database.in_transaction:
             self._database.execute("BEGIN IMMEDIATE")
+            if self._file is not None:
+                take_journal(self._file)
+                self._require_own_journal()
+
+    def _end(self, how: str) -> None:
+        if self._file is not None:
+            leave_journal(self._file)
+        self._database.execute(how)
 
     def _number(self, query: str, *given: bytes) -> int:
         return int(self._database.execute(query, given).fetchone()[0])
@@ -276,7 +286,10 @@ class ReportRegister:
     def _require_own_journal(self) -> None:
         """Refuse a journal or log that somebody planted. Looked at before SQLite reads, since it would obey it."""
         if self._file is not None and (planted := planted_journal(self._file)):
-            raise DamagedFileError(f"{planted}; find out who put it there, move it away, and count nothing until then.")
+            raise DamagedFileError(
+                f"{planted}; find out who put it there, and count nothing until then. A colleague's, whose run ended in"
+                " the middle, is needed to undo it: give it to the register's owner (chown). Another one: move it away."
+            )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

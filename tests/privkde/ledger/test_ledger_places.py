@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -267,6 +268,43 @@ def test_who_can_only_make_files_beside_a_ledger_does_not_replace_it(
     Path(f"{path}{ending}").unlink()
     with Ledger.open(path, create=False, key=key) as ledger:
         assert (ledger.standing("a").budget.epsilon, ledger.standing("a").n_charges) == (1.0, 1)
+
+
+def test_nobody_else_makes_the_journal_of_a_transaction(open_to_all: Path) -> None:
+    """The attack: a stranger made it once the lock was taken and kept a link; as root, SQLite gave it to the owner."""
+    path = open_to_all / "ledger"
+    journal = Path(f"{path}-journal")
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        with ledger._store.transaction(writing=True):
+            assert journal.stat().st_uid == path.stat().st_uid
+            with pytest.raises(subprocess.CalledProcessError):
+                plant_as_a_stranger(path, "-journal", b"")
+        assert not journal.exists()
+
+
+def test_a_journal_made_between_the_look_and_the_lock_is_refused(
+    open_to_all: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = open_to_all / "ledger"
+    with Ledger.open(path) as ledger:
+        ledger.create("a", epsilon=1.0, delta=1e-6)
+        monkeypatch.setattr(connecting, "take_journal", lambda _: plant_as_a_stranger(path, "-journal", b""))
+        with pytest.raises(LedgerAlteredError, match="need not be allowed to write"):
+            ledger.charge("a", release(0.1), key="one")
+        monkeypatch.undo()
+        Path(f"{path}-journal").unlink(missing_ok=True)
+        assert ledger.standing("a").n_charges == 0
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm"])
+def test_a_file_that_sqlite_would_delete_is_not_taken_for_a_part_of_a_new_ledger(tmp_path: Path, ending: str) -> None:
+    precious = tmp_path / f"ledger{ending}"
+    precious.write_text("kept", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="SQLite would delete it"):
+        Ledger.open(tmp_path / "ledger")
+    assert precious.read_text(encoding="utf-8") == "kept"
+    assert not (tmp_path / "ledger").exists()
 
 
 @pytest.mark.parametrize("ending", FORGERIES)

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sqlite3
 import stat
+import subprocess
 import threading
 from pathlib import Path
 
@@ -101,6 +102,20 @@ def test_who_can_only_make_files_beside_a_register_does_not_replace_it(tmp_path:
     (folder / f"a.reports{ending}").unlink()
     with ReportRegister(SHOP, folder / "a.reports") as register:
         assert not register.add(report(1))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as somebody else")
+def test_nobody_else_makes_the_journal_of_a_register(tmp_path: Path) -> None:
+    """The attack: a stranger made it after the lock was taken, and kept it open for writing."""
+    folder = tmp_path / "public"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    path = folder / "a.reports"
+    with ReportRegister(SHOP, path) as register:
+        with register.counting(), pytest.raises(subprocess.CalledProcessError):
+            plant_as_a_stranger(path, "-journal", b"")
+        assert not Path(f"{path}-journal").exists()
+        assert register.add(report(1))
 
 
 def test_a_register_takes_no_name_that_sqlite_deletes(tmp_path: Path) -> None:
