@@ -88,7 +88,7 @@ def with_parameters(plan: Plan, **changes: float) -> Plan:
     return replace(plan, parameters=parameters, contract=declaring(plan.contract, parameters))
 
 
-def declaring(contract: Contract, parameters: Mapping[str, float]) -> Contract:
+def declaring(contract: Contract, parameters: Mapping[str, float | str]) -> Contract:
     """The contract with other values of the parameters that it and its parts declare."""
     mine = {name: parameters.get(name, value) for name, value in contract.parameters.items()}
     return replace(contract, parameters=mine, parts=tuple(declaring(part, parameters) for part in contract.parts))
