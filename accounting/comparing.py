@@ -93,7 +93,10 @@ def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> lis
     chosen = dataclasses.replace(request, accountant=AUTO)
     planned = chosen.rounding_bound if chosen.record is None else None
     variants = []
-    for name in LADDER:
+    laws = [BITSUMS[request.bitsum]] if request.bitsum != AUTO else list(bitsums_for(request.delta).values())
+    for name, rung in LADDER.items():
+        if all(law.spends_delta and not rung.covers(law) for law in laws):
+            continue  # it is for laws without δ
         variant = dataclasses.replace(request, accountant=name)
         variants.append((name, variant))
         if name == PrivacyLossComposition.name and planned not in (None, variant.rounding_bound):

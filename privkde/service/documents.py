@@ -136,6 +136,7 @@ class MovedBits(TypedDict):
 
     bits: int
     half: bool
+    equal: bool
 
 
 class Moved(TypedDict):

@@ -108,8 +108,8 @@ class Certificate:
         if self.refutes:
             return f"refuted: the bits that the accountant covers cost at least ε = {_all(self.covered_epsilon)}"
         if self.proved_epsilon is None:
-            reasons = [note for note in self.notes if note != NOT_COVERED]
-            return f"not proved: {reasons[-1] if reasons else 'no upper bound was found'}"
+            *_, reason = ("no upper bound was found", *(note for note in self.notes if note != NOT_COVERED))
+            return f"not proved: {reason}"
         known = f"ε ≤ {_all(_rounded_up(self.proved_epsilon))} at δ = {_all(self.delta)}, in ball arithmetic"
         claimed = "" if self.proves else f", and the plan claims {_all(self.total_epsilon)}"
         return f"{'' if self.proves else 'not '}proved: {known}{claimed}"
@@ -247,11 +247,6 @@ class _Claim:
     total: float
     delta: float
 
-    @property
-    def bits(self) -> int:
-        """The precision that proves it."""
-        return bits_for(self.delta, self.features)
-
     @staticmethod
     def of(plan: Plan) -> _Claim:
         """What its request asks for; no promise of the document may say more."""
@@ -292,17 +287,15 @@ class _Claim:
 
 def _misstated(plan: Plan) -> Iterator[str]:
     """Where the plan says something else than what follows from its request, parameters and rung; but for promises."""
-    request = plan.request
+    asked = plan.request.bitsum
     try:
-        honest = contract_of(request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
+        honest = contract_of(plan.request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
     except PrivkdeError as error:
         yield str(error)
         return
-    said: dict[str, Any] = {"instances_per_user": plan.instances_per_user, "contract": _words(plan.contract)}
-    follows: dict[str, Any] = {"instances_per_user": request.facts().touched.total, "contract": _words(honest)}
-    for name in ("bitsum", "accountant"):
-        if getattr(request, name) != "auto":
-            said[name], follows[name] = getattr(plan, name), getattr(request, name)
+    said = {"bitsum": plan.bitsum, "instances_per_user": plan.instances_per_user, "contract": _words(plan.contract)}
+    touched, bitsum = plan.request.facts().touched.total, plan.bitsum if asked == "auto" else asked
+    follows = {"bitsum": bitsum, "instances_per_user": touched, "contract": _words(honest)}
     yield from differences(said, follows, 0.0)
 
 
@@ -356,7 +349,7 @@ class _Checked:
 def certify(plan: Plan) -> Certificate:
     """What the plan's parameters cost, proved. Deterministic; nothing is sampled."""
     claim = _Claim.of(plan)
-    with ctx.workprec(claim.bits):
+    with ctx.workprec(bits_for(claim.delta, claim.features)):
         reach = neighbors(plan)
         if claim.delta == 0.0:
             return _without_delta(plan, claim, reach)
@@ -439,7 +432,7 @@ def recheck(plan: Plan, certificate: Certificate) -> list[str]:
     if certificate.plan_sha256 != plan.sha256():
         return ["the certificate is for another plan, or the plan was altered"]
     claim = _Claim.of(plan)
-    with ctx.workprec(claim.bits):
+    with ctx.workprec(bits_for(claim.delta, claim.features)):
         return list(_unproved(plan, claim, certificate))
 
 
@@ -459,7 +452,7 @@ def _unproved(plan: Plan, claim: _Claim, certificate: Certificate) -> Iterator[s
     if claim.delta == 0.0:
         again = _without_delta(plan, claim, reach)
         notes = again.notes
-        if _numbers(again) != _numbers(certificate):
+        if replace(again, made=certificate.made, versions=certificate.versions, notes=certificate.notes) != certificate:
             yield "the losses of one instance are not those of the certificate"
     else:
         checked = _Checked.of(plan, claim, reach, certificate.witness)
@@ -469,11 +462,6 @@ def _unproved(plan: Plan, claim: _Claim, certificate: Certificate) -> Iterator[s
         yield "the notes are not what the checker says"
     if not certificate.proves:
         yield certificate.headline
-
-
-def _numbers(certificate: Certificate) -> tuple[Any, ...]:
-    found = certificate
-    return found.upper_epsilon, found.covered_epsilon, found.lower_epsilon, found.upper_curve, found.lower_curve
 
 
 def _disproved(checked: _Checked, certificate: Certificate) -> Iterator[str]:

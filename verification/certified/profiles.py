@@ -61,11 +61,8 @@ class LossGrid:
         if one < zero:
             return -1, one
         n, above, below = len(self.growth) - 1, float(one), float(zero)
-        if below > 0.0:
-            guess = math.log(above / below) / self.step if above > 0.0 else -1.0
-            at = int(min(max(guess, -1.0), n))
-        else:
-            at = n
+        guess = math.log(above / below) / self.step if above > 0.0 and below > 0.0 else n
+        at = int(min(max(guess, -1.0), n))
         while at < n and not one <= self.growth[at + 1] * zero:
             at += 1
         while at >= 0 and not one >= self.growth[at] * zero:

@@ -89,7 +89,7 @@ def test_compare_shows_the_ladder_and_both_ways_to_protect_labels(
     labels = ["--classes", "2", "--label-epsilon", "2", "--epsilon", "3", "--accountant", "basic"]
     text = run(capsys, "--compare", *labels, "--plot", str(picture))
     assert cells(text, "accountant")[1:] == ["parameter", "value", "RMSE", "noise", "error", "messages"]
-    rows = {name: cells(text, name) for name in LADDER}
+    rows = {name: cells(text, name) for name in LADDER if name != "shifts"}
     assert all(row[1] == "flip_probability" for row in rows.values())
     noise = {name: float(row[4]) for name, row in rows.items()}
     assert noise["paper"] > max(noise["basic"], noise["advanced"]) > noise["geometric"] > noise["pld"] > 0.0
