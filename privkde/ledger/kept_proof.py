@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from accounting import InvalidInputError, Plan
+from accounting import Guarantee, InvalidInputError, Plan
 from accounting.checking import Proof, disproved, read_proof, require_proof
 from accounting.errors import require_text
 
@@ -27,6 +27,11 @@ class KeptProof:
         for sentence in disproved(plan, proof):
             raise InvalidInputError(f"the certificate is false: {sentence}; nothing was charged.")
         return KeptProof(headline=proof.headline, document=proof.to_json())
+
+    def covers(self, promise: Guarantee) -> bool:
+        """Whether the promise that is charged is no stronger than the plan's claim that was proved."""
+        claim = self.document["claim"]
+        return bool(promise.epsilon >= claim["epsilon"] and promise.delta >= claim["delta"])
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

@@ -175,7 +175,8 @@ class Ledger:
 
         A release with `times` above 1 is a schedule: all of it is charged now, and `use` counts its times. A `cohort`
         names a fixed group of people that shares nobody with other cohorts; the release is then about them only. A
-        `certificate` is kept with the charge, after it was proved again for `plan`, which takes seconds.
+        `certificate` is kept with the charge, after it was proved again for `plan`, which takes seconds. A charge that
+        was made before keeps what it had.
 
         Raises `BudgetExceededError` if the release costs more than is left, and `KeyReusedError` if the key belongs
         to a charge for another release. In both cases nothing is written.
@@ -186,6 +187,11 @@ class Ledger:
         if plan is not None and plan.sha256() != plan_sha256:
             raise InvalidInputError("plan_sha256 is not the hash of the plan that is given; give `plan.sha256()`.")
         kept = None if certificate is None else KeptProof.of(certificate, plan)
+        if kept is not None and not kept.covers(release.guarantee):
+            raise InvalidInputError(
+                f"release {release.name!r} promises less than the plan of its certificate; charge"
+                " `Release.of_plan(name, plan)`."
+            )
         if plan_sha256 is None and release.collections != release.times:
             raise InvalidInputError(
                 f"release {release.name!r} is made {release.times} times and counts {release.collections} collections,"

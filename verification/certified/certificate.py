@@ -10,6 +10,7 @@ import json
 import math
 import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -289,7 +290,8 @@ def _misstated(plan: Plan) -> Iterator[str]:
     """Where the plan says something else than what follows from its request, parameters and rung; but for promises."""
     asked = plan.request.bitsum
     try:
-        honest = contract_of(plan.request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
+        LADDER[plan.accountant].require_covered(type(plan.protocol()))
+        honest = _honest(plan)
     except PrivkdeError as error:
         yield str(error)
         return
@@ -297,6 +299,21 @@ def _misstated(plan: Plan) -> Iterator[str]:
     touched, bitsum = plan.request.facts().touched.total, plan.bitsum if asked == "auto" else asked
     follows = {"bitsum": bitsum, "instances_per_user": touched, "contract": _words(honest)}
     yield from differences(said, follows, 0.0)
+
+
+def _honest(plan: Plan) -> Contract:
+    """The contract that accounting writes for this request, these parameters and this rung."""
+    return contract_of(plan.request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
+
+
+def _reach(plan: Plan) -> Neighbors:
+    """What replacing a record moves, by the R, γ and Δ² that the parties use, whatever the document's contract says.
+
+    Where accounting refuses the parameters, of which nothing is proved, those of the document are all there is.
+    """
+    with suppress(PrivkdeError):
+        plan = replace(plan, contract=_honest(plan))
+    return neighbors(plan)
 
 
 def _words(contract: Contract) -> list[dict[str, Any]]:
@@ -350,7 +367,7 @@ def certify(plan: Plan) -> Certificate:
     """What the plan's parameters cost, proved. Deterministic; nothing is sampled."""
     claim = _Claim.of(plan)
     with ctx.workprec(bits_for(claim.delta, claim.features)):
-        reach = neighbors(plan)
+        reach = _reach(plan)
         if claim.delta == 0.0:
             return _without_delta(plan, claim, reach)
         checked = _Checked.of(plan, claim, reach, None)
@@ -445,7 +462,7 @@ def _unproved(plan: Plan, claim: _Claim, certificate: Certificate) -> Iterator[s
     if certificate.witness is not None and certificate.witness.bits != ctx.prec:
         yield f"the witness has {certificate.witness.bits} bits, and the checker works with {ctx.prec} for this claim"
         return
-    reach = neighbors(plan)
+    reach = _reach(plan)
     if dict(certificate.neighbors) != _described(reach):
         yield "what one record can move is not what the certificate says"
         return

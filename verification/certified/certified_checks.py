@@ -115,13 +115,13 @@ def contradiction(found: Certificate) -> str:
     if found.lower_epsilon > found.claimed_epsilon:
         return (
             f"the promise to people is false: two records, which move {found.moves('attained')}, cost at least"
-            f" ε = {found.lower_epsilon:.6g} at δ = {found.delta:.3g}; the plan promises {found.claimed_epsilon:.6g}"
+            f" ε = {found.lower_epsilon!r} at δ = {found.delta:.3g}; the plan promises {found.claimed_epsilon!r}"
         )
     return (
         f"the contract's claim for the touched bits is false: {found.moves('covered')}, which its accountant covers,"
-        f" cost at least ε = {found.covered_epsilon:.6g} at δ = {found.delta:.3g}, and it claims"
-        f" {found.claimed_epsilon:.6g}; so nothing proves the promise. That the promise to people is false was not"
-        f" shown: two records cost at least {found.lower_epsilon:.6g}"
+        f" cost at least ε = {found.covered_epsilon!r} at δ = {found.delta:.3g}, and it claims"
+        f" {found.claimed_epsilon!r}; so nothing proves the promise. That the promise to people is false was not"
+        f" shown: two records cost at least {found.lower_epsilon!r}"
     )
 
 
@@ -133,8 +133,8 @@ def _reach(found: Certificate) -> str:
 
 def _bounds(found: Certificate) -> str:
     return (
-        f"{found.headline}; claimed ε = {found.claimed_epsilon:.6g}; what the accountant covers costs at least"
-        f" {found.covered_epsilon:.6g}, two records at least {found.lower_epsilon:.6g}"
+        f"{found.headline}; claimed ε = {found.claimed_epsilon!r}; what the accountant covers costs at least"
+        f" {found.covered_epsilon!r}, two records at least {found.lower_epsilon!r}"
     )
 
 

@@ -72,13 +72,13 @@ class ProofSummary:
     def headline(self) -> str:
         """The result in one line; no tolerance is in it."""
         whole, delta = self.promise, wording.small(self.delta, exact=True)
-        promises = f"the plan promises {whole.claimed:.6g}"
+        promises = f"the plan promises {whole.claimed:.15g}"
         if self.state is State.PROVED:
             _, _, upper, _ = whole.cells
             return f"proved: ε ≤ {upper} at δ = {delta}, in ball arithmetic; {promises}"
         if self.state is State.REFUTED:
             return f"refuted: {self.reason} at δ = {delta}; {promises}"
-        return f"{self.state}: ε = {whole.claimed:.6g} at δ = {delta}; {self.reason}"
+        return f"{self.state}: ε = {whole.claimed:.15g} at δ = {delta}; {self.reason}"
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""

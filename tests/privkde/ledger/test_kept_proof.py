@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from accounting import InvalidInputError
+from accounting import Adjacency, Guarantee, InvalidInputError, View
 from accounting.checking import read_proof
 from accounting.releases.release import Release
 from privkde.ledger import Charge, Ledger, LedgerAlteredError
@@ -49,6 +49,24 @@ def test_without_a_certificate_a_row_is_as_it_was(tmp_path: Path) -> None:
     ((release,),) = connection.execute("SELECT release FROM privkde_charges").fetchall()
     connection.close()
     assert json.loads(release) == Release.of_plan("week", plan_for(**SMALL)).to_json()
+
+
+def test_a_release_that_promises_less_than_the_certified_plan_is_refused(tmp_path: Path) -> None:
+    """The attack: 0.1 is charged, and the row shows the proof of a plan that costs 1."""
+    plan = plan_for(**SMALL)
+    stronger = Guarantee(epsilon=0.1, delta=0.0, adjacency=Adjacency.RECORD, view=View.COMMUNICATION)
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        ledger.create("telemetry", epsilon=4.0, delta=1e-5)
+        with pytest.raises(InvalidInputError, match="promises less than the plan of its certificate"):
+            ledger.charge(
+                "telemetry",
+                Release.of_guarantee("week", stronger),
+                key="one",
+                plan_sha256=plan.sha256(),
+                certificate=plan.certified(),
+                plan=plan,
+            )
+        assert ledger.history("telemetry") == ()
 
 
 @pytest.mark.parametrize("member", ["headline", "document"])

@@ -519,3 +519,24 @@ def test_parameters_of_no_law_are_refused(name: str, parameter: str, value: floa
     wrong = dataclasses.replace(plan, parameters=parameters if value is None else {**parameters, parameter: value})
     with pytest.raises(InvalidInputError, match=r"probability|shape"):
         certify(wrong)
+
+
+@pytest.mark.parametrize(("name", "rung"), [("shifts", "shifts"), ("pure", "pld"), ("pure", "geometric")])
+def test_a_rung_that_cannot_account_for_the_law_proves_nothing(name: str, rung: str) -> None:
+    """The attack: another rung's name and contract on a plan, whose evidence is then a theorem that does not apply."""
+    plan = dataclasses.replace(planned(name), accountant=rung)
+    plan = dataclasses.replace(plan, contract=declaring(plan.contract, {"accountant": rung}))
+    found = certify(plan)
+    assert not found.proves
+    assert any("accountant=" in note for note in found.notes)
+
+
+def test_bounds_from_below_do_not_follow_a_contract_that_lies() -> None:
+    """The attack: with a smaller R in the contract alone, two records were said to cost more than they can."""
+    plan = planned("shifts")
+    honest = certify(plan)
+    lying = dataclasses.replace(plan, contract=declaring(plan.contract, {"bound": 0.2}))
+    found = certify(lying)
+    assert not found.proves
+    assert (found.lower_epsilon, found.covered_epsilon) == (honest.lower_epsilon, honest.covered_epsilon)
+    assert honest.lower_epsilon > 0.0
