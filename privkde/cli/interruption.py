@@ -13,9 +13,14 @@ from contextlib import contextmanager
 
 ENDED_BY_SIGNAL = 128
 """Exit code of a command that a signal ended, less the number of the signal."""
-_NAMES = ("INT", "TERM", "HUP", "QUIT", "XCPU", "XFSZ", "ALRM", "VTALRM", "PROF", "USR1", "USR2")
-SIGNALS = tuple(getattr(signal, f"SIG{name}") for name in _NAMES if hasattr(signal, f"SIG{name}"))
-"""Those that would end a process at once, unless it is broken or killed."""
+_NAMES = ("INT", "TERM", "HUP", "QUIT", "ABRT", "TRAP", "SYS", "XCPU", "XFSZ", "ALRM", "VTALRM", "PROF", "USR1", "USR2")
+_NAMES_OF_SOME_SYSTEMS = ("POLL", "PWR", "STKFLT")
+_REAL_TIME = range(signal.SIGRTMIN, signal.SIGRTMAX + 1) if hasattr(signal, "SIGRTMIN") else ()
+SIGNALS: tuple[int, ...] = (
+    *(getattr(signal, f"SIG{name}") for name in _NAMES + _NAMES_OF_SOME_SYSTEMS if hasattr(signal, f"SIG{name}")),
+    *_REAL_TIME,
+)
+"""Those that would end a process at once, unless nobody can catch them or a wrong instruction would repeat them."""
 SECONDS_TO_END = 10.0
 """Cleaning up may take this long: Beam can wait for ever for workers that wait for it."""
 _USUAL = (signal.SIG_DFL, signal.default_int_handler)
@@ -29,7 +34,12 @@ class Interrupted(KeyboardInterrupt):
         self.number = number
 
     def __str__(self) -> str:
-        return f"interrupted by {signal.Signals(self.number).name}"
+        return f"interrupted by {name_of(self.number)}"
+
+
+def name_of(number: int) -> str:
+    """What a signal is called; most of those for real time have no name."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
 
 
 @contextmanager

@@ -128,9 +128,14 @@ class WireFormat:
         packed = np.packbits(tally.ones, axis=1)
         return [_joined(self._head(user, 1, self.n_instances), [row]) for user, row in zip(users, packed, strict=True)]
 
-    def counts(self, packet: bytes) -> Counted:
-        """What a packet holds in each instance, or `MalformedPacketError`; bits of one user are in bytes."""
+    def counts(self, packet: bytes, *, of_one: bool = False) -> Counted:
+        """What a packet holds in each instance, or `MalformedPacketError`; bits of one user are in bytes.
+
+        If it must be `of_one` user, another one is refused by its header, however long it is.
+        """
         head = self._header(packet)
+        if of_one and head.n_users != 1:
+            raise MalformedPacketError(f"the packet is of {head.n_users} users; users send one each.")
         tally = self._dense_tally(packet, head) if self.dense else self._sparse_tally(packet, head)
         return Counted(head.n_users, tally, head.packet_id, head.secret)
 

@@ -164,15 +164,13 @@ class Admission:
 
     def counts(self, packet: bytes) -> Counted | None:
         """What a packet that is taken holds; None if it is refused."""
-        counted = _counted(self._wire, packet)
-        if counted is None or counted.n_users != 1 or not (counted.secret or self._seeded):
-            return None
-        return counted
+        counted = _counted(self._wire, packet, of_one=True)
+        return counted if counted is not None and (counted.secret or self._seeded) else None
 
 
-def _counted(wire: WireFormat, packet: bytes) -> Counted | None:
+def _counted(wire: WireFormat, packet: bytes, *, of_one: bool = False) -> Counted | None:
     try:
-        return wire.counts(packet)
+        return wire.counts(packet, of_one=of_one)
     except MalformedPacketError:
         return None
 

@@ -1,10 +1,13 @@
 """Streams: published ChaCha20 vectors and a twin of the cipher; children, seeds and secrets."""
 
+import ctypes
 import hashlib
 import hmac
 import itertools
 import os
+import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounting.errors import InvalidInputError
-from privkde.draws.randomness import ByteStream, new_public_seed, private_randomness, public_stream
+from privkde.draws.randomness import (
+    ByteStream,
+    new_public_seed,
+    private_randomness,
+    process_identity,
+    public_stream,
+)
 from tests.privkde.kernels.test_kernels import chacha20
 
 ZERO_KEY = [  # RFC 8439, appendix A.1, test vectors 1 and 2: blocks 0 and 1
@@ -122,10 +131,10 @@ def test_seeded_streams_are_reproducible_and_say_so() -> None:
     assert len({taken(private_randomness(seed), 32) for seed in seeds}) == len(seeds)
 
 
-def drawn_by_a_fork(*streams: ByteStream) -> list[bytes]:
+def drawn_by_a_fork(*streams: ByteStream, fork: Callable[[], int] | None = None) -> list[bytes]:
     """What a forked process takes from each of these streams: 32 bytes, and 32 of a child."""
     reading, writing = os.pipe()
-    process = os.fork()
+    process = (fork or os.fork)()
     if process == 0:  # nothing of the test suite may run here
         try:
             os.write(writing, b"".join(taken(one, 32) + taken(one.child("a"), 32) for one in streams))
@@ -178,6 +187,43 @@ def test_a_fork_that_python_does_not_know_of_is_seen_by_its_number(monkeypatch: 
     monkeypatch.setattr("os.getpid", lambda: number)
     assert taken(seeded, 32) == whole[32:]
     assert taken(secret, 32) not in (whole[:32], whole[32:])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing but its number tells such a fork elsewhere")
+def test_a_fork_that_python_does_not_know_of_is_seen_by_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: C code forks into a new namespace, where the new process is number 1 as this one is in its own."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    streams = private_randomness(), ByteStream(bytes(32), secret=True)
+    children = [stream.child("a") for stream in streams]
+    fork = ctypes.CDLL(None).fork
+    forks = [drawn_by_a_fork(*streams, *children, fork=fork) for _ in range(2)]
+    here = [part for one in (*streams, *children) for part in (taken(one, 32), taken(one.child("a"), 32))]
+    drawn = [*here, *forks[0], *forks[1]]
+    assert len({*drawn}) == len(drawn)
+    assert taken(ByteStream(bytes(32)), 32) in here, "the process itself keeps its key"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing but its number tells such a fork elsewhere")
+def test_a_fork_of_a_fork_is_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    fork = ctypes.CDLL(None).fork
+    reading, writing = os.pipe()
+    process = fork()
+    if process == 0:
+        try:
+            os.write(writing, bytes(process_identity()[2]))
+            if fork() == 0:
+                os.write(writing, bytes(process_identity()[2]))
+        finally:
+            os._exit(0)
+    os.waitpid(process, 0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        marks = pipe.read()
+    assert len({process_identity()[2], marks[:16], marks[16:]}) == 3
+    assert len(marks) == 32
+    assert any(marks[:16])
+    assert any(marks[16:])
 
 
 def test_secrecy_is_inherited_and_changes_no_byte_of_the_stream_itself() -> None:

@@ -1013,6 +1013,24 @@ def test_nobody_spoils_no_mark() -> None:
     assert analyzer.secret
 
 
+@pytest.mark.parametrize("name", ["rr", "poisson"])
+def test_a_packet_of_many_users_is_refused_by_its_header(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attack: who claims to be many may send as much as all of them, and a shuffler unpacked it to refuse it."""
+    public = announced(small_laws(2)[name], repetitions=1)
+    wire, shuffler = public.wire_format(), Shuffler(public, stream=stream())
+    many = written(wire, Listed.of([(0, 1)] * 2, 2))
+    assert wire.counts(many).n_users == 2
+    unpacked: list[bytes] = []
+
+    def unpack(packet: bytes, _: object) -> list[Any]:
+        unpacked.append(packet)
+        return []
+
+    monkeypatch.setattr("privkde.protocol.messages._entries", unpack)
+    assert not shuffler.receive(many)
+    assert (shuffler.rejected, unpacked) == (1, [])
+
+
 def test_a_shuffler_holds_counts_and_no_packets() -> None:
     """Of a hundred packets less than what one of them is unpacked to; of refused ones nothing."""
     public = announced(small_laws(2)["poisson"], repetitions=1)
