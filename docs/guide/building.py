@@ -45,6 +45,10 @@ class Pages:
         """The page as it is after its code ran."""
         return self._running[name].result() if name in self._running else text
 
+    def failures(self) -> list[str]:
+        """What went wrong on any page, after all have run."""
+        return [str(error) for one in self._running.values() if (error := one.exception()) is not None]
+
 
 def _finished(name: str, text: str, state: str) -> str:
     known = MEMORY / hashlib.sha256(f"{state}\n{name}\n{text}".encode()).hexdigest()

@@ -28,11 +28,11 @@ def on_files(files: Any, *, config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> str:
-    """The page with what its code gave."""
+    """The page with what its code gave; if a page fails, the failures of all pages end the build."""
     try:
         return _running[0].text(page.file.src_uri, markdown)
-    except PageError as error:
-        raise PluginError(str(error)) from None
+    except PageError:
+        raise PluginError("\n".join(_running[0].failures())) from None
 
 
 def on_page_content(html: str, *, page: Any, config: Any, files: Any) -> str:
