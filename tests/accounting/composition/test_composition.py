@@ -473,6 +473,24 @@ def test_a_doctored_lemma_is_refused(factor: float, monkeypatch: pytest.MonkeyPa
         PAPERS.design(RandomizedResponse, PAPERS_USERS)
 
 
+def test_searches_take_the_supremum_over_others_only_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes hundreds of times as long, and comparisons search for the number of users that a rung would need."""
+    proved = []
+
+    def counted(law: RandomizedResponse, epsilon: float) -> float:
+        proved.append(epsilon)
+        return law.likely_delta(epsilon)
+
+    monkeypatch.setattr(RandomizedResponse, "delta", counted)
+    found = PAPERS.design(RandomizedResponse, PAPERS_USERS, certified=False)
+    assert not proved
+    assert PAPERS.design(RandomizedResponse, PAPERS_USERS) == found
+    assert proved
+    monkeypatch.setattr(randomized_response, "lemma_4_8", lambda *arguments: 0.25 * lemma_4_8(*arguments))
+    with pytest.raises(InfeasibleError, match="does not keep its promise"):
+        PAPERS.design(RandomizedResponse, PAPERS_USERS, certified=False)
+
+
 def test_a_doctored_inverse_claims_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     law = PAPERS.design(RandomizedResponse, PAPERS_USERS)
     monkeypatch.setattr(
