@@ -289,7 +289,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
     n = request.users_per_protocol
     share = request.users_per_density / n
     epsilon, delta = request.kde_epsilon, protocol.promised_delta(request.delta)
-    epsilon_0, delta_0 = _instance_point(request, protocol, rung)
+    epsilon_0, delta_0 = instance_point_of(request, protocol, rung)
     ladder = {name: _achieved(other, protocol, facts, delta, used=other is rung) for name, other in LADDER.items()}
     contract = contract_of(request, protocol, rung, instance_point=(epsilon_0, delta_0))
     messages = facts.n_instances * protocol.messages_per_user()
@@ -314,7 +314,7 @@ def assemble(request: PlanRequest, protocol: BitsumProtocol, rung: Rung, reasons
     )
 
 
-def _instance_point(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> tuple[float, float]:
+def instance_point_of(request: PlanRequest, protocol: BitsumProtocol, rung: Rung) -> tuple[float, float]:
     """(ε₀, δ₀) of one instance; no promise where it has none."""
     touched, delta = rung.touched(request.facts()), protocol.promised_delta(request.delta)
     point = rung.instance_point(protocol, touched, request.kde_epsilon, delta)

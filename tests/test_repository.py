@@ -62,3 +62,10 @@ def test_one_paper() -> None:
     (paper,) = cited["references"]
     assert paper["title"] in " ".join((ROOT / "docs" / "index.md").read_text(encoding="utf-8").split())
     assert paper["url"] == PROJECT["urls"]["Paper"]
+
+
+def test_nothing_on_a_screen_is_proved_by_an_accountant() -> None:
+    """Its numbers are double precision; "proved" stands for ball arithmetic, and "not proved" may stand beside it."""
+    screens = [path for end in ("py", "js", "html") for path in (ROOT / "privkde").rglob(f"*.{end}")]
+    assert len(screens) > 50
+    assert [path.name for path in screens if re.search(r"proved by \W", path.read_text(encoding="utf-8"))] == []

@@ -27,7 +27,7 @@ from privkde.storage.files import require_own_name, require_writable, write_text
 from verification.auditing import audit
 from verification.commands import EXIT_REFUTED, READER_LEFT
 from verification.reporting import wording
-from verification.reporting.deployment import Deployment, assumptions
+from verification.reporting.deployment import Deployment, assumptions, parties
 from verification.reporting.document import AuditReport
 from verification.reporting.report_writing import require_ready, write_report
 from verification.sabotage import run_matrix
@@ -171,6 +171,9 @@ def _show_promise(console: Console, report: AuditReport) -> None:
     print_plain("assumed, and not checked:", style="dim")
     for text in assumptions(report.contract):
         print_plain(f"  {text}", style="dim")
+    print_plain("who is trusted, and what is left if they misbehave:", style="dim")
+    for party in parties(report.plan):
+        print_plain(f"  {party.who}: {party.misbehaves}", style="dim")
     for name, text in report.deployment.told.items():
         print_plain(f"{name}: {text}")
     if report.deployment.spent is not None:

@@ -59,6 +59,7 @@ def _verified(parsed: argparse.Namespace) -> int:
     with working("proving the plan in ball arithmetic"):
         certificate = certify(plan)
     _say(certificate.headline)
+    _say_notes(certificate)
     if parsed.output is not None:
         write_text(parsed.output, certificate.dumps())
         _say(f"written: {printable(str(parsed.output))}")
@@ -73,7 +74,14 @@ def _checked(plan: Plan, certificate: Certificate) -> int:
         _say(sentence if sentence == certificate.headline else f"refuted: {sentence}")
     if not wrong:
         _say(f"{certificate.headline}; every number of the certificate was proved again")
+        _say_notes(certificate)
     return EXIT_REFUTED if wrong else 0
+
+
+def _say_notes(certificate: Certificate) -> None:
+    """What a proof does not cover; of one that failed the headline names the reason."""
+    for note in certificate.notes if certificate.proves else ():
+        _say(f"note: {note}")
 
 
 def _say(text: str) -> None:

@@ -185,7 +185,7 @@ def model_table(model: DensityModel, reported: Mapping[Any, int], path: Path) ->
     table.add_row(f"promise{over}", "\n".join(str(g) for g in model.contract.guarantees))
     facts = first.request.facts()
     table.add_row("kernel", f"{facts.name}, d = {facts.dim}, I = {facts.n_repetitions}, R = {facts.bound:.4g}")
-    table.add_row("bitsum", f"{first.bitsum}, proved by {first.accountant}")
+    table.add_row("bitsum", f"{first.bitsum}, accounted for by {first.accountant}")
     table.add_row("users", f"{sum(model.n_users):,}")
     if model.labels:
         released = {str(label) for label in model.classes}

@@ -38,7 +38,7 @@ class ModelCard:
         if linear is not None:
             lines.append(("class means", _means(linear)))
         lines.append(("sent by a user", f"{plan.messages_per_user:,.0f} messages, about {_size(byte)}"))
-        lines.append(("noise", f"{plan.bitsum}, proved by {plan.accountant}"))
+        lines.append(("noise", f"{plan.bitsum}, accounted for by {plan.accountant}"))
         if not model.classes_declared:
             lines.append(("caution", "the set of classes was read off the labels, which the promise does not cover"))
         if not model.private:

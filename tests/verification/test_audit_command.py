@@ -79,6 +79,7 @@ def test_the_organisation_and_its_ledger_are_told_and_the_ledger_is_only_read(
     assert "organisation: Health" in out
     assert "spent by all releases: ε = 0 of 4 at δ = 10⁻⁶, by 0 charges" in out
     assert "assumed, and not checked: " in out
+    assert "Shuffler: If it colludes with the analyzer, each person is left with the local view" in out
     with Ledger.open(where) as ledger:
         assert ledger.head() == head
     assert main(["audit", "--plan", plan, "--output", str(folder)]) == 0

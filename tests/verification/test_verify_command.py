@@ -16,6 +16,7 @@ from tests.plans import plan_for
 from tests.privkde.cli.test_command_line import refuse
 from verification import verify_command
 from verification.certified.balls import NotCertifiedError
+from verification.certified.certificate import NOT_COVERED
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
     return plan, certificate
 
 
-def altered(path: Path, *where: str, value: Any) -> Path:
+def altered(path: Path, *where: str | int, value: Any) -> Path:
     """The document in a file, with one value changed by hand."""
     document = json.loads(path.read_text(encoding="utf-8"))
     inner = document
@@ -45,17 +46,31 @@ def verify(capsys: pytest.CaptureFixture[str], *paths: Path | str, code: int) ->
 
 
 def test_a_certificate_is_proved_again(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    (line,) = verify(capsys, *files, code=0)
+    line, note = verify(capsys, *files, code=0)
     assert line.startswith("proved: ε ≤ 1.8")
     assert "proved again" in line
+    assert note == f"note: {NOT_COVERED}"
+
+
+def test_a_plan_that_makes_up_a_local_promise_is_not_proved(
+    files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever reads "proved" beside a document that promises ε = 0 to a single person would believe both."""
+    plan, _ = files
+    document = json.loads(plan.read_text(encoding="utf-8"))
+    place = next(i for i, one in enumerate(document["guarantees"]) if one["view"] == "local")
+    altered(plan, "guarantees", place, "delta", value=0.0)
+    (line,) = verify(capsys, plan, code=1)
+    assert line.startswith("not proved: the plan promises (0, 0)-DP")
 
 
 def test_a_plan_alone_is_certified(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     plan, _ = files
     new = plan.parent / "new.json"
-    first, second = verify(capsys, plan, "-o", new, code=0)
+    first, note, last = verify(capsys, plan, "-o", new, code=0)
     assert first.startswith("proved: ε ≤ 1.8")
-    assert second == f"written: {new}"
+    assert note == f"note: {NOT_COVERED}"
+    assert last == f"written: {new}"
     assert verify(capsys, plan, new, code=0)
 
 

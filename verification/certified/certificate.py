@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 import platform
@@ -23,7 +24,7 @@ from accounting import Contract, InvalidInputError, Plan, PrivkdeError
 from accounting.composition import LADDER
 from accounting.errors import require_integer, require_quantity, require_text
 from accounting.guarantee import Adjacency, Guarantee, View
-from accounting.plan import contract_of, differences
+from accounting.plan import LAST_DIGITS, contract_of, differences, instance_point_of
 from verification.certified.balls import NotCertifiedError, above, below, exact
 from verification.certified.checker import Lower, Upper, bits_for, tail_for, upper
 from verification.certified.neighbors import Moves, Neighbors, contracts, neighbors
@@ -277,7 +278,9 @@ class _Claim:
         labels = math.fsum([request.label_epsilon or 0.0] * request.releases)
         asked = {Adjacency.RECORD: (self.total, self.delta), Adjacency.FEATURES: (self.features, self.delta)}
         asked[Adjacency.LABEL] = (labels, 0.0) if labels else asked[Adjacency.RECORD]
-        for promise in _promises(plan, covered=True):
+        for promise in itertools.chain(*_told(plan.guarantees, plan.contract)):
+            if promise.is_empty or _is_narrow(promise):
+                continue
             epsilon, delta = asked[promise.adjacency]
             if promise.epsilon < epsilon or promise.delta < delta:
                 yield (
@@ -301,9 +304,31 @@ def _misstated(plan: Plan) -> Iterator[str]:
     yield from differences(said, follows, 0.0)
 
 
-def _honest(plan: Plan) -> Contract:
+def _honest(plan: Plan, instance_point: tuple[float, float] = (0.0, 1.0)) -> Contract:
     """The contract that accounting writes for this request, these parameters and this rung."""
-    return contract_of(plan.request, plan.protocol(), LADDER[plan.accountant], instance_point=(0.0, 1.0))
+    return contract_of(plan.request, plan.protocol(), LADDER[plan.accountant], instance_point=instance_point)
+
+
+def _overstated(plan: Plan) -> Iterator[str]:
+    """Promises about local views and single bits that are stronger than what accounting says of these parameters.
+
+    They are not proved here, but nothing is proved of a document that makes up its own.
+    """
+    honest = _honest(plan, instance_point_of(plan.request, plan.protocol(), LADDER[plan.accountant]))
+    for said, made in zip(_told(plan.guarantees, plan.contract), _told(honest.guarantees, honest), strict=True):
+        for promise in filter(_is_narrow, said):
+            weaker = replace(promise, epsilon=promise.epsilon * (1.0 + LAST_DIGITS))
+            if not any(_alike(one, promise) and one.implies(weaker) for one in made):
+                yield f"the plan promises {promise}, and its parameters do not"
+
+
+def _alike(one: Guarantee, other: Guarantee) -> bool:
+    return (one.adjacency, one.view) == (other.adjacency, other.view)
+
+
+def _is_narrow(promise: Guarantee) -> bool:
+    """Whether a promise speaks of a local view or a single bit; empty ones say nothing."""
+    return not promise.is_empty and (promise.view is View.LOCAL or promise.adjacency is Adjacency.BIT)
 
 
 def _reach(plan: Plan) -> Neighbors:
@@ -321,15 +346,14 @@ def _words(contract: Contract) -> list[dict[str, Any]]:
     return [replace(part, guarantees=(), parts=()).to_json() for part in contracts(contract)]
 
 
-def _promises(plan: Plan, *, covered: bool) -> list[Guarantee]:
-    """The promises of a plan's document that are covered, or those that are not; empty ones are neither."""
-    told = [*plan.guarantees, *(promise for part in contracts(plan.contract) for promise in part.guarantees)]
-    narrow = [promise.view is View.LOCAL or promise.adjacency is Adjacency.BIT for promise in told]
-    return [one for one, left_out in zip(told, narrow, strict=True) if not one.is_empty and left_out is not covered]
+def _told(promises: tuple[Guarantee, ...], contract: Contract) -> list[tuple[Guarantee, ...]]:
+    """A plan's promises, and those of each part of its contract."""
+    return [promises, *(part.guarantees for part in contracts(contract))]
 
 
 def _notes(plan: Plan, found: Iterable[str], wrong: Iterable[str]) -> tuple[str, ...]:
-    return (*([NOT_COVERED] if _promises(plan, covered=False) else []), *found, *wrong)
+    narrow = any(map(_is_narrow, itertools.chain(*_told(plan.guarantees, plan.contract))))
+    return (*([NOT_COVERED] if narrow else []), *found, *wrong)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,9 +439,10 @@ def _without_delta(plan: Plan, claim: _Claim, reach: Neighbors) -> Certificate:
 
 
 def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, *, notes: tuple[str, ...], **numbers: Any) -> Certificate:
-    if wrong := list(claim.contradictions(plan)):
+    wrong = list(claim.contradictions(plan))
+    if wrong:
         numbers |= {"upper_epsilon": None, "upper_curve": ()}
-    return Certificate(
+    made = Certificate(
         plan_sha256=plan.sha256(),
         claimed_epsilon=claim.features,
         label_epsilon=claim.label,
@@ -429,6 +454,9 @@ def _certificate(plan: Plan, claim: _Claim, reach: Neighbors, *, notes: tuple[st
         made=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **numbers,
     )
+    if made.proves and (more := list(_overstated(plan))):
+        return replace(made, upper_epsilon=None, upper_curve=(), notes=(*made.notes, *more))
+    return made
 
 
 def _described(reach: Neighbors) -> dict[str, Any]:
@@ -474,8 +502,10 @@ def _unproved(plan: Plan, claim: _Claim, certificate: Certificate) -> Iterator[s
     else:
         checked = _Checked.of(plan, claim, reach, certificate.witness)
         notes = _notes(plan, checked.notes, wrong)
-        yield from _disproved(checked, certificate)
-    if notes != certificate.notes:
+        yield from (false := list(_disproved(checked, certificate)))
+        if certificate.proves and not wrong and not false:
+            yield from _overstated(plan)
+    if certificate.proves and notes != certificate.notes:
         yield "the notes are not what the checker says"
     if not certificate.proves:
         yield certificate.headline

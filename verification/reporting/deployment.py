@@ -10,8 +10,11 @@ from accounting import Contract, InvalidInputError, Plan
 from accounting.errors import require_text
 from accounting.guarantee import View, promised
 from privkde.ledger import Standing
+from privkde.ledger.records import Composition
 from verification.reporting import wording
 
+ADAPTIVELY = "counted so that releases may depend on earlier results; a release may then cost more than its own ε"
+"""Why a total may be above a plan's ε, which a reader sees beside it."""
 LONGEST_TEXT = 500
 """Characters of what an organisation says of itself."""
 
@@ -43,9 +46,10 @@ class Deployment:
         if self.standing is None:
             return None
         budget = self.standing.budget
+        how = f"; {ADAPTIVELY}" if budget.composition is Composition.ADAPTIVE and self.standing.n_charges else ""
         return (
             f"ε = {wording.at_most(self.standing.spent)} of {budget.epsilon:g} at δ = {wording.small(budget.delta)},"
-            f" by {wording.counted(self.standing.n_charges, 'charge')} (budget “{budget.name}”)"
+            f" by {wording.counted(self.standing.n_charges, 'charge')} (budget “{budget.name}”{how})"
         )
 
     def to_json(self) -> dict[str, Any]:

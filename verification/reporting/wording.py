@@ -29,6 +29,13 @@ def number(value: float | None) -> str:
     return f"{int(value):,}" if large else small(value).replace("-", "−")
 
 
+def beside(value: float, limit: float) -> str:
+    """A number for a table that has its limit in the next cell: with five digits where three would make them alike."""
+    alike = value != limit and number(value) == number(limit)
+    longer = f"{value:.5g}"
+    return longer if alike and float(longer) != limit else number(value)
+
+
 def counted(total: float, what: str) -> str:
     """A number and what is counted, which gets its plural: 1 check, 3 checks, 2.5 messages."""
     shown = f"{total:,.0f}" if abs(total) >= 1e3 else f"{total:.4g}"

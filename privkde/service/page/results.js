@@ -74,7 +74,7 @@ function showTiles(plan) {
   const tiles = [
     ["Predicted error of a density", number(error.predicted_rmse), `upper bound, root mean square${once}`],
     ["Noise of one sum", number(error.bitsum_rmse), `root mean square, ${counted(plan.request.users)} users${once}`],
-    [capital(words(name)), number(first), `${plan.bitsum}, proved by ${plan.accountant}`],
+    [capital(words(name)), number(first), `${plan.bitsum}, accounted for by ${plan.accountant}`],
     [`Messages per user${once}`, number(communication.messages_per_user), `a user’s data touch ${counted(composition.instances_per_user)} bits${over}`],
     [`Sent by each user${once}`, [number(communication.bits_per_user), " bits"], storage(communication.bits_per_user)],
   ];

@@ -334,24 +334,60 @@ def test_numbers_of_instances_that_do_not_follow_are_not_proved() -> None:
     assert "instances_per_user" in found.headline
 
 
-@pytest.mark.parametrize("view", [View.LOCAL, View.COMMUNICATION])
-def test_promises_that_are_not_covered_are_named(view: View) -> None:
-    """Local views and single bits: even a promise that is false changes nothing, so the certificate says so."""
-    adjacency = Adjacency.FEATURES if view is View.LOCAL else Adjacency.BIT
+NARROW = [(Adjacency.FEATURES, View.LOCAL), (Adjacency.BIT, View.COMMUNICATION), (Adjacency.LABEL, View.LOCAL)]
+
+
+@pytest.mark.parametrize(("adjacency", "view"), NARROW)
+def test_made_up_promises_about_local_views_and_single_bits_void_the_proof(adjacency: Adjacency, view: View) -> None:
+    """They are not proved, but who reads "proved" reads them in the same document."""
+    plan = planned("label" if adjacency is Adjacency.LABEL else "rr")
+    honest = certify(plan)
+    assert honest.proves
+    for liar in promising(plan, Guarantee(epsilon=1e-9, delta=0.0, adjacency=adjacency, view=view)):
+        found = certify(liar)
+        assert not found.proves
+        assert not found.refutes
+        assert recheck(liar, found)
+        forged = dataclasses.replace(honest, plan_sha256=liar.sha256())
+        assert recheck(liar, forged)
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_promises_about_local_views_and_single_bits_may_be_weaker_and_not_stronger(factor: float) -> None:
+    def changed(promises: tuple[Guarantee, ...]) -> tuple[Guarantee, ...]:
+        return tuple(
+            dataclasses.replace(one, epsilon=one.epsilon * factor)
+            if one.view is View.LOCAL or one.adjacency is Adjacency.BIT
+            else one
+            for one in promises
+        )
+
+    plan = planned("rr")
+    contract = restated(plan.contract, lambda one: dataclasses.replace(one, guarantees=changed(one.guarantees)))
+    for other in (
+        dataclasses.replace(plan, guarantees=changed(plan.guarantees)),
+        dataclasses.replace(plan, contract=contract),
+    ):
+        assert other != plan
+        found = certify(other)
+        assert found.proves is (factor > 1.0)
+        assert ("its parameters do not" in found.headline) is (factor < 1.0)
+        forged = dataclasses.replace(certify(plan), plan_sha256=other.sha256())
+        assert (recheck(other, forged) == []) is (factor > 1.0)
+
+
+def test_promises_that_are_not_covered_are_named() -> None:
     silent = plan_for(**SMALL | {"bitsum": "poisson", "accountant": "pld"})
-    nothing = Guarantee(epsilon=0.0, delta=1.0, adjacency=adjacency, view=view)
     silent = dataclasses.replace(
         silent,
         contract=restated(silent.contract, lambda one: dataclasses.replace(one, guarantees=())),
-        guarantees=(*(one for one in silent.guarantees if one.view is not View.LOCAL), nothing),
+        guarantees=tuple(one for one in silent.guarantees if one.view is not View.LOCAL),
     )
-    assert certify(silent).proves
-    assert NOT_COVERED not in certify(silent).notes
-    loud = promising(silent, Guarantee(epsilon=1e-9, delta=0.0, adjacency=adjacency, view=view))[0]
-    found = certify(loud)
+    assert certify(silent).notes == ()
+    plan = planned("rr")
+    found = certify(plan)
     assert found.notes == (NOT_COVERED,)
-    assert recheck(loud, found) == []
-    assert recheck(loud, dataclasses.replace(found, notes=())) == ["the notes are not what the checker says"]
+    assert recheck(plan, dataclasses.replace(found, notes=())) == ["the notes are not what the checker says"]
 
 
 def test_headlines_round_against_the_proof() -> None:

@@ -33,7 +33,7 @@ from verification.reporting.deployment import Deployment, assumptions, parties
 from verification.reporting.document import AuditReport, Result
 from verification.reporting.report_writing import EARLIER_FILES, FILES, PRINT, SABOTEURS, require_ready, write_report
 from verification.reporting.shown_evidence import Kind, planned_errors, shown_evidence
-from verification.reporting.wording import at_least, at_most, counted, meaning, number, numbers, small
+from verification.reporting.wording import at_least, at_most, beside, counted, meaning, number, numbers, small
 from verification.sabotage import Matrix, Outcome, Row
 from verification.statistical.distinguishers.attacks import Attack, attack_finding
 from verification.verdicts import QUICK, Finding, Layer, Subject, finding
@@ -442,6 +442,29 @@ def test_who_promises_is_told_in_every_format_and_markup_in_it_is_text() -> None
     assert (entry["basic"]["intended_use"], entry["basic"]["period"]) == ("open data", "2026")
     assert entry["accounting"]["spent_by_all_releases"] == spent
     assert "were not given" in Page(page.render(run())).text
+
+
+def test_a_total_above_the_promise_is_explained() -> None:
+    """One release of ε = 2 counts for 2.69 in a budget of the default kind, and a reader sees both numbers."""
+    for composition, told in ((Composition.ADAPTIVE, True), (Composition.BASIC, False)):
+        budget = Budget(name="telemetry", epsilon=4.0, delta=1e-5, composition=composition, created="")
+        standing = Standing(budget=budget, ladder=Spent(delta=1e-5, basic=2.69, at_budget=0.0), n_charges=1)
+        spent = Deployment(standing=standing).spent
+        assert spent is not None
+        assert ("may then cost more than its own ε" in spent) is told
+
+
+def test_what_was_found_does_not_look_like_its_limit() -> None:
+    """1.9958 beside 2 would be "2, refuted beyond 2"; a tight bound stays short."""
+    assert [
+        beside(*pair) for pair in ((1.995825, 2.0), (2.0, 2.0), (0.9999999989, 1.0), (0.5, 1.0), (1.9958, 2.0))
+    ] == [
+        "1.9958",
+        "2",
+        "1",
+        "0.5",
+        "1.9958",
+    ]
 
 
 @pytest.mark.parametrize("text", ["a\nb", "x" * 501, 3])
