@@ -15,6 +15,7 @@ import numpy as np
 
 from accounting.composition.rung import Touched
 from accounting.errors import InvalidInputError, require_choice, require_integer, require_real
+from accounting.feature_ball import LARGEST_RADIUS, LEAST_RADIUS, FeatureBall
 from accounting.guarantee import Adjacency
 from accounting.record_vector import TRANSFORM_ERROR, RecordVector
 from accounting.registry import Registry
@@ -62,13 +63,18 @@ class KernelFacts:
     rounding: float
     privacy: float
     replaced_norm: float
-    """sup ‖f(x) − f(x')‖₂ over one repetition: the ℓ₂ sensitivity of the central baseline."""
+    """sup ‖f(x) − f(x')‖₂ over one repetition: the ℓ₂ sensitivity of the central baseline.
+
+    Where all features are held in a ball (`ball`), the supremum over all I repetitions, divided by √I.
+    """
     squared_shift: float | None = None
     """Bound on Σ t² over all instances, where t is how far replacing x moves a bit's probability."""
     largest_shift: float = 1.0
     """Largest single t."""
     shift_condition: str = ""
     """What else a client looks at so that squared shifts keep to their bound, as the end of a sentence."""
+    ball: FeatureBall | None = None
+    """Where clients hold their features, if a domain was declared (`radius`)."""
     coordinates_compose: bool = False
     """Whether the published calibration composes coordinates of a repetition as it composes repetitions."""
     linear: bool = False
@@ -128,7 +134,7 @@ class KernelFacts:
         same, n_bits = self.touched_once.shift_budget, self.sparsity * self.n_repetitions
         apart = same / 2.0 if self.linear else n_bits / 2.0
         weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift
-        weight = math.floor(weight * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
+        weight = math.floor(max(weight, 0.5) * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
         shift = max(same, apart + 2.0 * weight**2)
         i, others = self.n_repetitions, (n_classes - 1) * self.privacy / 4.0  # who rounds zeros adds R²‖g‖²
         return dataclasses.replace(
@@ -176,6 +182,8 @@ class Kernel:
     takes_repetitions: bool = True
     takes_bias: bool = False
     takes_bound: bool = False
+    takes_radius: bool = False
+    """Whether features can be held in a ball where the norm of records is declared."""
     takes_bandwidth: bool = True
     takes_projection: bool = False
     needs_unit_norm: bool = True
@@ -183,8 +191,20 @@ class Kernel:
     planned_bound: Callable[[int, float], float] | None = None
     """The R of least error from dimensions and users, if R may be chosen and shifts are what noise has to hide."""
 
+    def largest_norm(self, radius: float | None, bandwidth: float) -> float | None:
+        """The largest norm of a record; None if there is no limit. Queries have none but `needs_unit_norm`."""
+        if radius is not None:
+            return radius * bandwidth
+        return 1.0 if self.needs_unit_norm else None
+
     def facts(
-        self, *, dim: int, repetitions: int | None = None, bias: float | None = None, bound: float | None = None
+        self,
+        *,
+        dim: int,
+        repetitions: int | None = None,
+        bias: float | None = None,
+        bound: float | None = None,
+        radius: float | None = None,
     ) -> KernelFacts:
         """With these options; `repetitions` defaults to `dim`, as in the paper's experiments, `bound` to 1."""
         require_integer("dim", dim, low=1, high=MOST_DIMENSIONS)
@@ -201,13 +221,20 @@ class Kernel:
             raise InvalidInputError(
                 f"bound={bound!r} with kernel {self.name!r}: only 'inner-product' takes one; leave it out."
             )
+        if radius is not None:
+            if not self.takes_radius:
+                raise InvalidInputError(
+                    f"radius={radius!r} with kernel {self.name!r}: only 'gaussian' takes one; leave it out."
+                )
+            require_real("radius", radius, low=LEAST_RADIUS, high=LARGEST_RADIUS, low_open=False)
         rounds = dim if repetitions is None else repetitions
         require_integer("repetitions", rounds, low=1, high=MOST_REPETITIONS)
         beta = DEFAULT_BIAS if bias is None else bias
         require_real("bias", beta, low=LEAST_BIAS, high=LARGEST_BIAS, low_open=False)
         scale = LARGEST_BOUND if bound is None else bound
         require_real("bound", scale, low=LEAST_BOUND, high=LARGEST_BOUND, low_open=False)
-        return self.build(self.name, dim, rounds, float(beta), float(scale))
+        built = self.build(self.name, dim, rounds, float(beta), float(scale))
+        return built if radius is None else _held(built, FeatureBall(n_features=rounds, radius=float(radius)))
 
 
 def kernel_named(name: str) -> Kernel:
@@ -221,6 +248,20 @@ def _gaussian(name: str, dim: int, repetitions: int, _bias: float, _bound: float
         name=name, dim=dim, n_repetitions=repetitions, n_coordinates=1, bound=math.sqrt(2.0), sparsity=1,
         bias=0.0, feature=1.0, rounding=1.0, privacy=8.0, replaced_norm=2.0 * math.sqrt(2.0),
     )  # fmt: skip
+
+
+def _held(facts: KernelFacts, ball: FeatureBall) -> KernelFacts:
+    """The same kernel where clients hold their features in a ball, so that Σ t² ≤ Δ²."""
+    shift = min(float(facts.n_repetitions), ball.squared_radius * NORM_SLACK**2)
+    return dataclasses.replace(
+        facts,
+        ball=ball,
+        largest_clipping=ball.largest_clipping,
+        squared_shift=shift,
+        replaced_norm=2.0 * facts.bound * math.sqrt(shift / facts.n_repetitions),
+        shift_condition="; it holds the features of any vector to the ball of squared radius Δ² around their public"
+        " center, so that Δ² rests neither on the maps nor on the domain",
+    )
 
 
 def _inner_product(name: str, dim: int, _repetitions: int, _bias: float, bound: float) -> KernelFacts:
@@ -318,6 +359,7 @@ KERNELS.register(
         summary="exp(−‖x − y‖²/h²) by random Fourier features",
         build=_gaussian,
         takes_projection=True,
+        takes_radius=True,
         needs_unit_norm=False,
     ),
     Kernel(

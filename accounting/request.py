@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from accounting.classifier_model import DENSITY, DISCRIMINANT, MEAN, MODELS, ModelChoice, chosen_model
 from accounting.composition import LADDER
 from accounting.errors import InfeasibleError, InvalidInputError, require_integer
+from accounting.feature_ball import LARGEST_RADIUS, LEAST_RADIUS
 from accounting.fields import Rule, check_fields, read, stated
 from accounting.kernels import (
     DEFAULT_BIAS,
@@ -170,6 +171,16 @@ class PlanRequest:
             LEAST_BOUND,
             LARGEST_BOUND,
             unset="planned by geometric and auto if δ > 0, else 1",
+        ),
+    ] = None
+    radius: Annotated[
+        float | None,
+        Rule(
+            "gaussian only: largest norm of a user's vector, in bandwidths; features are held in a ball, for less noise",
+            LEAST_RADIUS,
+            LARGEST_RADIUS,
+            unset="none: any vector, and every bit may flip",
+            optional=True,
         ),
     ] = None
     model: Annotated[
@@ -426,7 +437,7 @@ class PlanRequest:
             facts = record_facts(record, bound)
         else:
             facts = kernel_named(self.kernel).facts(
-                dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=bound
+                dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=bound, radius=self.radius
             )
             if self.joint and self.classes is not None:
                 facts = facts.joint(self.classes)

@@ -148,6 +148,7 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     labels: str = "auto",
     bias: float | None = None,
     bound: float | None = None,
+    radius: float | None = None,
     model: str = "auto",
     moment_weight: float | None = None,
     padded: int | None = None,

@@ -78,7 +78,7 @@ class LabeledData:
                     f"y_{name} of {str(path)!r} has shape {given.shape} for {vectors.shape[0]} vectors;"
                     " give one label for each vector, and at least one."
                 )
-            require_all(vectors, rows.shape[1], unit_norm=True, outside="reject")
+            require_all(vectors, rows.shape[1], longest=1.0, outside="reject")
         known = np.unique(labels)
         if len(known) < 2:
             raise InvalidInputError(f"y_train of {str(path)!r} holds {len(known)} class; two are needed to tell apart.")

@@ -45,6 +45,8 @@ class KernelChoice:
     """Scale of a kernel, exp(−‖x−y‖²/h²) for the Gaussian."""
     projection: int | None = None
     bound: float | None = None
+    radius: float | None = None
+    """Largest norm of a record in bandwidths, if it is declared."""
 
     def __post_init__(self) -> None:
         self.facts()
@@ -77,7 +79,13 @@ class KernelChoice:
             bandwidth=bandwidth,
             projection=projection,
             bound=None if request.record else request.rounding_bound,
+            radius=request.radius,
         )
+
+    @property
+    def largest_norm(self) -> float | None:
+        """The largest norm of a record; None if there is no limit."""
+        return kernel_named(self.name).largest_norm(self.radius, self.bandwidth)
 
     def facts(self) -> KernelFacts:
         """(Q, R, S, β), I and the error constants; the bandwidth changes none of them.
@@ -86,7 +94,7 @@ class KernelChoice:
         `privkde.kernels.projection.distortion_bound`.
         """
         return kernel_named(self.name).facts(
-            dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound
+            dim=self.dim, repetitions=self.repetitions, bias=self.bias, bound=self.bound, radius=self.radius
         )
 
     def build(self, public_seed: str) -> LsqFamily:
@@ -111,7 +119,7 @@ class LsqFamily(ABC):
     """I independent draws (f_i, g_i) from an LSQ family: E[f_i(x)·g_i(y)] is the kernel, up to the bias.
 
     Instance (i, j) is coordinate j of draw i, in column i·Q + j. Rows of x are records; whether their numbers are
-    finite, and their norms at most 1 where `needs_unit_norm`, is checked by the caller.
+    finite, and their norms at most `largest_norm`, is checked by the caller.
     """
 
     def __init__(self, choice: KernelChoice, stream: ByteStream) -> None:
@@ -131,6 +139,11 @@ class LsqFamily(ABC):
     def needs_unit_norm(self) -> bool:
         """Whether records and queries must have norm at most 1."""
         return kernel_named(self.choice.name).needs_unit_norm
+
+    @property
+    def largest_norm(self) -> float | None:
+        """The largest norm of a record; None if there is no limit."""
+        return self.choice.largest_norm
 
     def squared_shift(self) -> float | None:
         """Bound on Σ t² for the maps that were drawn; None if nothing is known, as for every number of bits."""

@@ -82,5 +82,5 @@ def nonempty_sizes(groups: Sequence[Index]) -> tuple[int, ...]:
 def admitted(family: LsqFamily, rows: Rows, part: Index) -> NDArray[np.float32]:
     """These rows, projected onto the kernel's domain."""
     return checked_vectors(
-        rows[part], family.facts.dim, unit_norm=family.needs_unit_norm, outside="project", numbers=part
+        rows[part], family.facts.dim, longest=family.largest_norm, outside="project", numbers=part
     )

@@ -101,10 +101,10 @@ class PrivateClassifier(LabeledEstimator):
         Bandwidth of the kernel; without effect for inner products.
     projection : int, optional
         Gaussian kernel only: project to so many random dimensions first.
-    bias, bound, noise_shape, excess_error, allow_useless
+    bias, bound, radius, noise_shape, excess_error, allow_useless
         As in `accounting.PlanRequest`.
     outside : {"reject", "project"}, default "reject"
-        What a client does with a vector of norm above 1, where the kernel excludes it.
+        What a client does with a vector of norm above 1, or above the radius, where the kernel excludes it.
     path : {"aggregated", "faithful"}, default "aggregated"
         Draw counts of the same law, or send every single message.
     public_seed : str, optional

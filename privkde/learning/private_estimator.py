@@ -68,6 +68,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     projection: int | None = None
     bias: float | None = None
     bound: float | None = None
+    radius: float | None = None
     noise_shape: int = 1
     excess_error: float | None = None
     allow_useless: bool = False
@@ -141,8 +142,9 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         require_feature_names(names, self.n_features_in_)  # a file must be able to hold them
         if budget is not None:
             budget.require_private(randomness.secret)
-        kernel = self.kernel if plan is None else plan.request.kernel
-        require_all(rows, rows.shape[1], unit_norm=kernel_named(kernel).needs_unit_norm, outside=self.outside)
+        asked = self if plan is None else plan.request
+        longest = kernel_named(asked.kernel).largest_norm(asked.radius, self.bandwidth)
+        require_all(rows, rows.shape[1], longest=longest, outside=self.outside)
         announcements = collection.fix_plan(plan, progress=tracker.step)
         collector: Collector = self.engine or LocalEngine()
         if budget is not None:

@@ -14,10 +14,10 @@ from privkde.storage.user_blocks import Index
 
 OUTSIDE = ("reject", "project")
 ROUNDING_SLACK = 1e-3
-"""A norm up to 1 + this is a unit vector that was stored in few digits: it is projected, never rejected."""
+"""A norm up to 1 + this times the largest is one that was stored in few digits: it is projected, never rejected."""
 
 ROUNDED_UNIT = 1.0 + 2.0**-24
-"""A norm up to this is 1 in single precision: the vector is left as it is."""
+"""A norm up to this times the largest is the same in single precision: the vector is left as it is."""
 
 LARGEST_NORM = 1e18
 """Beyond it, features would leave single precision."""
@@ -37,11 +37,11 @@ class Rows(Protocol):
 
 
 def checked_vectors(
-    x: NDArray[np.floating], dim: int, *, unit_norm: bool, outside: str = "reject", numbers: Index | None = None
+    x: NDArray[np.floating], dim: int, *, longest: float | None, outside: str = "reject", numbers: Index | None = None
 ) -> NDArray[np.float32]:
-    """Vectors (b, dim) as float32, finite, and in the unit ball if the kernel needs it, up to `NORM_ERROR`.
+    """Vectors (b, dim) as float32, finite, and of norm `longest` at most if there is a limit, up to `NORM_ERROR`.
 
-    What single precision takes for longer than 1 is measured again in double precision, and projected by that.
+    What single precision takes for longer is measured again in double precision, and projected by that.
     Errors name a row by its number (`numbers`, by default 0, 1, …) and never show a value.
     """
     require_choice("outside", outside, OUTSIDE)
@@ -58,15 +58,16 @@ def checked_vectors(
             f"row {int(named[bad[0]])} has an entry that is NaN or infinite, or a norm beyond {LARGEST_NORM:g}"
             f" ({len(bad)} such rows in this block); repair or leave out these rows."
         )
-    if not unit_norm:
+    if longest is None:
         return vectors
+    lengths /= longest
     over = lengths > ROUNDED_UNIT
-    lengths[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64))
+    lengths[over] = np.sqrt(np.einsum("ij,ij->i", vectors[over], vectors[over], dtype=np.float64)) / longest
     far = np.flatnonzero(lengths > (1.0 + ROUNDING_SLACK))
     if len(far) and outside == "reject":
         raise InvalidInputError(
-            f"row {int(named[far[0]])} has a norm above 1 ({len(far)} such rows in this block), which this kernel's"
-            " contract excludes; scale the vectors, or let the client project them (outside='project')."
+            f"row {int(named[far[0]])} has a norm above {longest:g} ({len(far)} such rows in this block), which this"
+            " kernel's contract excludes; scale the vectors, or let the client project them (outside='project')."
         )
     over = lengths > ROUNDED_UNIT
     if over.any():
@@ -82,8 +83,8 @@ def require_numbers(x: object, what: str = "vectors are") -> None:
         raise InvalidInputError(f"{what} given as {kind}; give a NumPy array of real numbers.")
 
 
-def require_all(rows: Rows, dim: int, *, unit_norm: bool, outside: str) -> None:
+def require_all(rows: Rows, dim: int, *, longest: float | None, outside: str) -> None:
     """Check all rows, block by block, so that bad data are refused before anything is planned for them."""
     for start in range(0, rows.shape[0], SCANNED_AT_ONCE):
         numbers = np.arange(start, min(start + SCANNED_AT_ONCE, rows.shape[0]))
-        checked_vectors(rows[numbers], dim, unit_norm=unit_norm, outside=outside, numbers=numbers)
+        checked_vectors(rows[numbers], dim, longest=longest, outside=outside, numbers=numbers)

@@ -95,10 +95,10 @@ class Randomizer:
 
         `classes` are the users' class numbers: needed with joint labels, refused without them.
         """
-        unit_norm = self._family.needs_unit_norm
+        longest = self._family.largest_norm
         if self._basis is not None:
             x = projected(x, self._basis)
-        vectors = checked_vectors(x, self._dim, unit_norm=unit_norm, outside=self._outside, numbers=numbers)
+        vectors = checked_vectors(x, self._dim, longest=longest, outside=self._outside, numbers=numbers)
         if self._layout is None and classes is not None:
             raise InvalidInputError("classes were given and this collection has no joint labels; leave them out.")
         if isinstance(self._layout, RecordLayout):

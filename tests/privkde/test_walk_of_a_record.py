@@ -16,7 +16,7 @@ def packets(announcement: Announcement) -> list[bytes]:
     """The client's steps: checked vectors, features, bits, messages, packets."""
     stream = private_randomness(1)
     family, bitsum = announcement.family(), announcement.bitsum()
-    vectors = checked_vectors(X, 1, unit_norm=family.needs_unit_norm)
+    vectors = checked_vectors(X, 1, longest=family.largest_norm)
     features = family.scaled_features(vectors)
     bits = bitsum.respond(features, stream)
     tally = bitsum.inputs(bits, stream) + bitsum.noise(1, bits.shape, stream)

@@ -97,7 +97,7 @@ def extreme_vectors(plan: Plan, most: int, rng: np.random.Generator) -> NDArray[
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     x = np.concatenate([np.eye(dim), -np.eye(dim), np.zeros((1, dim)), drawn]).astype(np.float32)
     x[2 * dim + 1 :] *= np.float32(1.0 - 1e-6)
-    checked = checked_vectors(x, dim, unit_norm=family.needs_unit_norm, outside="reject")
+    checked = checked_vectors(x, dim, longest=family.largest_norm, outside="project")
     rows = family.scaled_features(checked)
     width = rows.shape[1]
     signs = np.array(list(itertools.product((1.0, -1.0), repeat=min(width, 3))))

@@ -197,7 +197,7 @@ def test_nobody_shifts_further_in_many_dimensions(name: str) -> None:
     dim, declared = family.facts.dim, family.facts.squared_shift
     assert declared is not None
     for shape in SHAPES:
-        x = checked_vectors(long_vectors(shape, dim), dim, unit_norm=True, outside="project")
+        x = checked_vectors(long_vectors(shape, dim), dim, longest=1.0, outside="project")
         there, back = (family.scaled_features(sign * x).astype(np.float64) for sign in (1.0, -1.0))
         found = np.sum((there - back) ** 2, axis=1) / 4.0
         assert np.all(found <= declared)

@@ -46,7 +46,7 @@ def norms(x: Vectors) -> NDArray[np.float64]:
 
 @given(x=vectors(finite), outside=st.sampled_from(OUTSIDE))
 def test_without_a_ball_vectors_are_only_rounded(x: Vectors, outside: str) -> None:
-    found = checked_vectors(x, x.shape[1], unit_norm=False, outside=outside)
+    found = checked_vectors(x, x.shape[1], longest=None, outside=outside)
     assert found.dtype == np.float32
     assert found.flags.c_contiguous
     np.testing.assert_array_equal(found, x.astype(np.float32))
@@ -56,7 +56,7 @@ def test_without_a_ball_vectors_are_only_rounded(x: Vectors, outside: str) -> No
 @example(x=np.array([[2.3925212e15, 1.2410420e-29]], np.float32))
 def test_projection_ends_in_the_ball_and_keeps_the_direction(x: Vectors) -> None:
     before = x.copy()
-    found = checked_vectors(x, x.shape[1], unit_norm=True, outside="project")
+    found = checked_vectors(x, x.shape[1], longest=1.0, outside="project")
     np.testing.assert_array_equal(x, before)
     assert found.dtype == np.float32
     assert found.shape == x.shape
@@ -76,10 +76,10 @@ def test_rejection_changes_nothing_but_rounding_and_names_the_first_row(x: Vecto
     far = np.flatnonzero(norms(x.astype(np.float32)) > 1.0 + ROUNDING_SLACK)
     if len(far):
         with pytest.raises(InvalidInputError, match=rf"row {far[0]} has a norm above 1 \({len(far)} such rows"):
-            checked_vectors(x, x.shape[1], unit_norm=True)
+            checked_vectors(x, x.shape[1], longest=1.0)
     else:
-        found = checked_vectors(x, x.shape[1], unit_norm=True)
-        np.testing.assert_array_equal(found, checked_vectors(x, x.shape[1], unit_norm=True, outside="project"))
+        found = checked_vectors(x, x.shape[1], longest=1.0)
+        np.testing.assert_array_equal(found, checked_vectors(x, x.shape[1], longest=1.0, outside="project"))
     np.testing.assert_array_equal(x, before)
 
 
@@ -91,7 +91,7 @@ def test_the_ball_is_kept_in_high_dimension(dim: int) -> None:
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     just_outside = 1.0 + np.geomspace(1e-8, 1e-3, 20)
     x *= np.concatenate([just_outside, 3.0 * just_outside])[:, None]
-    found = checked_vectors(x.astype(np.float32), dim, unit_norm=True, outside="project")
+    found = checked_vectors(x.astype(np.float32), dim, longest=1.0, outside="project")
     assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + BEYOND_BALL
 
 
@@ -100,7 +100,7 @@ def test_the_ball_is_kept_in_high_dimension(dim: int) -> None:
 def test_no_vector_passes_that_is_longer_than_the_accountant_grants(shape: str, dim: int) -> None:
     x = long_vectors(shape, dim)
     assert np.any(np.linalg.norm(x.astype(np.float64), axis=1) > NORM_SLACK)
-    found = checked_vectors(x, dim, unit_norm=True, outside="project")
+    found = checked_vectors(x, dim, longest=1.0, outside="project")
     assert np.max(np.linalg.norm(found.astype(np.float64), axis=1)) <= 1.0 + NORM_ERROR
 
 
@@ -108,11 +108,11 @@ def test_unit_vectors_stored_in_few_digits_are_not_rejected() -> None:
     x = np.array([[0.6, 0.8], [0.6004, 0.8]], np.float16)
     x[1] += np.float16(5e-4)
     assert 1.0 < norms(x)[1] <= 1.0 + ROUNDING_SLACK
-    found = checked_vectors(x, 2, unit_norm=True)
+    found = checked_vectors(x, 2, longest=1.0)
     assert np.all(norms(found) <= 1.0 + BEYOND_BALL)
     just_outside = np.array([[1.0 + 1.01 * ROUNDING_SLACK, 0.0]])
     with pytest.raises(InvalidInputError, match="row 0"):
-        checked_vectors(just_outside, 2, unit_norm=True)
+        checked_vectors(just_outside, 2, longest=1.0)
 
 
 @pytest.mark.parametrize("mode", ["r", "c", "r+"])
@@ -120,7 +120,7 @@ def test_a_mapped_file_is_never_written_to(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "x.bin"
     np.full((2, 2), 5.0, np.float32).tofile(path)
     mapped = np.memmap(path, np.float32, mode, shape=(2, 2))  # type: ignore[call-overload]
-    found = checked_vectors(mapped, 2, unit_norm=True, outside="project")
+    found = checked_vectors(mapped, 2, longest=1.0, outside="project")
     assert norms(found)[0] == pytest.approx(1.0)
     assert np.all(mapped == 5.0)
     del mapped
@@ -131,22 +131,22 @@ BAD = [np.nan, np.inf, -np.inf, 1e39, -1e300, 2.0 * LARGEST_NORM]
 
 
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("unit_norm", [False, True])
+@pytest.mark.parametrize("longest", [None, 1.0])
 @pytest.mark.parametrize("outside", OUTSIDE)
-def test_what_is_not_finite_is_refused_by_its_number(bad: float, unit_norm: bool, outside: str) -> None:
+def test_what_is_not_finite_is_refused_by_its_number(bad: float, longest: float | None, outside: str) -> None:
     x = np.full((5, 3), 0.25)
     x[2, 1] = x[4, 0] = bad
     with pytest.raises(InvalidInputError, match=r"row 2 has an entry .*NaN.*\(2 such rows"):
-        checked_vectors(x, 3, unit_norm=unit_norm, outside=outside)
+        checked_vectors(x, 3, longest=longest, outside=outside)
     with pytest.raises(InvalidInputError, match=r"row 902 "):
-        checked_vectors(x, 3, unit_norm=unit_norm, outside=outside, numbers=np.arange(900, 905))
+        checked_vectors(x, 3, longest=longest, outside=outside, numbers=np.arange(900, 905))
 
 
 def test_large_but_finite_vectors_are_taken_where_there_is_no_ball() -> None:
     x = np.array([[0.9 * LARGEST_NORM, 0.0], [-3e17, 4e17]])
-    np.testing.assert_array_equal(checked_vectors(x, 2, unit_norm=False), x.astype(np.float32))
+    np.testing.assert_array_equal(checked_vectors(x, 2, longest=None), x.astype(np.float32))
     np.testing.assert_allclose(
-        checked_vectors(x, 2, unit_norm=True, outside="project"), [[1.0, 0.0], [-0.6, 0.8]], rtol=1e-6
+        checked_vectors(x, 2, longest=1.0, outside="project"), [[1.0, 0.0], [-0.6, 0.8]], rtol=1e-6
     )
 
 
@@ -162,7 +162,7 @@ def test_errors_name_the_user_and_tell_no_value(row: int, number: int, secret: f
     x[row] = (secret, math.nan if kind == "nan" else 0.5)
     numbers = np.arange(10) + number
     with pytest.raises(InvalidInputError) as caught:
-        checked_vectors(x, 2, unit_norm=True, numbers=numbers)
+        checked_vectors(x, 2, longest=1.0, numbers=numbers)
     shown = re.findall(r"\d[\d.e+]*", str(caught.value))
     assert shown == [str(number + row), *(["1e+18"] if kind == "nan" else ["1"]), "1"]
 
@@ -170,30 +170,30 @@ def test_errors_name_the_user_and_tell_no_value(row: int, number: int, secret: f
 @pytest.mark.parametrize("bad", [0, SCANNED_AT_ONCE - 1, SCANNED_AT_ONCE, 2 * SCANNED_AT_ONCE + 5])
 def test_all_rows_are_scanned(bad: int) -> None:
     x = np.full((2 * SCANNED_AT_ONCE + 6, 2), 0.5)
-    require_all(x, 2, unit_norm=True, outside="reject")
+    require_all(x, 2, longest=1.0, outside="reject")
     x[bad, 0] = 2.0
     with pytest.raises(InvalidInputError, match=f"row {bad} has a norm above 1"):
-        require_all(x, 2, unit_norm=True, outside="reject")
-    require_all(x, 2, unit_norm=True, outside="project")
-    require_all(x, 2, unit_norm=False, outside="reject")
+        require_all(x, 2, longest=1.0, outside="reject")
+    require_all(x, 2, longest=1.0, outside="project")
+    require_all(x, 2, longest=None, outside="reject")
     assert x[bad, 0] == 2.0
     x[bad, 0] = np.nan
-    for unit_norm in (False, True):
+    for longest in (None, 1.0):
         with pytest.raises(InvalidInputError, match=f"row {bad} has an entry"):
-            require_all(x, 2, unit_norm=unit_norm, outside="project")
+            require_all(x, 2, longest=longest, outside="project")
     with pytest.raises(InvalidInputError, match="the plan is for"):
-        require_all(x, 3, unit_norm=False, outside="project")
+        require_all(x, 3, longest=None, outside="project")
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 4), (1, 3, 3), ()])
 def test_another_shape_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInputError, match=r"the plan is for \(users, 3\)"):
-        checked_vectors(np.zeros(shape), 3, unit_norm=False)
+        checked_vectors(np.zeros(shape), 3, longest=None)
 
 
 def test_an_unknown_way_to_treat_what_is_outside_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="Did you mean 'project'"):
-        checked_vectors(np.zeros((1, 1)), 1, unit_norm=True, outside="projct")
+        checked_vectors(np.zeros((1, 1)), 1, longest=1.0, outside="projct")
 
 
 @pytest.mark.parametrize(
@@ -212,5 +212,5 @@ def test_an_unknown_way_to_treat_what_is_outside_is_refused() -> None:
 def test_what_is_not_numbers_is_refused_and_not_shown(private: Vectors) -> None:
     """NumPy's own error quotes the value, and complex numbers lost their imaginary part."""
     with pytest.raises(InvalidInputError, match="give a NumPy array of real numbers") as caught:
-        checked_vectors(private, 2, unit_norm=False)
+        checked_vectors(private, 2, longest=None)
     assert not re.search("secret|0.5|0.25|2020", str(caught.value))

@@ -61,7 +61,7 @@ def test_rows_are_those_of_numpy(dtype: Any, save: Callable[..., None], order: A
     for index in (np.arange(40), np.array([39, 0, 0, 17]), np.array([], np.intp), np.arange(40)[::-3]):
         np.testing.assert_array_equal(found[index], expected[index])
     np.testing.assert_array_equal(
-        checked_vectors(found[np.arange(5)], 7, unit_norm=False), expected[:5].astype(np.float32)
+        checked_vectors(found[np.arange(5)], 7, longest=None), expected[:5].astype(np.float32)
     )
 
 
