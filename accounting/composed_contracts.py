@@ -36,7 +36,12 @@ def rounding_contract(facts: KernelFacts) -> Contract:
         ),
         checked=(f"{counted} = {touched.total} touched instances" + _in_each(facts.n_releases),),
         assumed=("the client maps any x, however unusual, into [−R, R]^Q with at most S non-zero coordinates",),
-        parameters={"bound": facts.bound, "coordinates": facts.n_coordinates, "sparsity": facts.sparsity},
+        parameters={
+            "bound": facts.bound,
+            "coordinates": facts.n_coordinates,
+            "sparsity": facts.sparsity,
+            **({} if facts.ball is None else {"radius": facts.ball.radius, "center": facts.ball.share}),
+        },
     )
 
 

@@ -34,6 +34,8 @@ MOST_NUMBERS = 1 << 22
 POWER_ITERATIONS = 100
 FEWER = 64
 """Dimensions, repetitions and joint classes of the smaller one, at most."""
+STEP = 0.1
+"""Of slopes, in the largest norm of a record."""
 AXES = 64
 """Axes that are mapped at once."""
 PAIRS, FEWEST_PAIRS = 1_000, 32
@@ -98,27 +100,37 @@ class ClientView:
         return np.asarray(seen / np.linalg.norm(seen, axis=1, keepdims=True))
 
     def strongest(self) -> Floats:
-        """Unit vectors of large images: the leading singular vector of linear maps, and what all features see."""
-        if not self.facts.linear:
+        """Vectors of large images: the leading singular vector of linear maps, and what all features see.
+
+        For features in a ball, of their slopes at zero; the vectors are as long as a record may be.
+        """
+        if not self.facts.linear and self.facts.ball is None:
             return np.eye(1, self.facts.dim)
-        maps = self._maps()
+        maps, longest = self._maps(), self.family.largest_norm or 1.0
         leading = flat = _unit(maps.sum(axis=1))
         for _ in range(POWER_ITERATIONS):
             leading = _unit(maps @ (maps.T @ leading))
-        return np.stack([leading, flat])
+        return longest * np.stack([leading, flat])
 
     def _maps(self) -> Floats:
-        """Linear maps as a matrix: the images of the axes, a few at a time, because all axes have d² entries."""
-        d = self.facts.dim
-        parts = [self.family.query_features(np.eye(min(AXES, d - k), d, k)) for k in range(0, d, AXES)]
+        """Linear maps as a matrix: the images of the axes, a few at a time, because all axes have d² entries.
+
+        Of other maps, how far their images are from those of the opposite vectors: their slopes, if steps are short.
+        """
+        d, step = self.facts.dim, 1.0 if self.facts.linear else STEP * (self.family.largest_norm or 1.0)
+        parts = []
+        for k in range(0, d, AXES):
+            axes = step * np.eye(min(AXES, d - k), d, k)
+            images = self.family.query_features(axes)
+            parts.append(images if self.facts.linear else images - self.family.query_features(-axes))
         return np.concatenate(parts).astype(np.float64)
 
     def random(self, count: int, stream: ByteStream) -> Record:
-        """Random directions of norm 1 (the Gaussian kernel: up to 8), in random classes."""
+        """Random directions of the largest norm (if there is none: up to 8), in random classes."""
         drawn = normals((count, self.facts.dim), stream.child("x"))
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        if not self.family.needs_unit_norm:
-            drawn *= np.linspace(0.5, 8.0, count)[:, None]
+        longest = self.family.largest_norm
+        drawn *= np.linspace(0.5, 8.0, count)[:, None] if longest is None else longest
         m = self.facts.joint_classes
         return Record(x=drawn, classes=None if m is None else integers_below(m, count, stream.child("classes")))
 
@@ -193,6 +205,6 @@ def largest_over_pairs(
 
 def _moved(view: ClientView, record: Record, move: Floats) -> Record:
     x = record.x + move
-    if view.family.needs_unit_norm:
-        x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+    if (longest := view.family.largest_norm) is not None:
+        x = x / np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True) / longest)
     return Record(x=x, classes=record.classes)

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from privkde.draws.randomness import ByteStream
+from privkde.kernels.gaussian import GaussianFamily
 from privkde.protocol.inputs import OUTSIDE
 from verification.domain.client_view import ClientView, Floats, largest_over_pairs, replaced_pairs
 from verification.domain.sensitivity import check_central, check_label
@@ -80,6 +81,8 @@ def _excess(view: ClientView, scaled: Floats) -> float:
     if facts.linear:
         allowed = view.announcement.kernel_choice().facts().squared_shift  # x and −x are 2‖f‖ apart
         return max(excess, squares / allowed if allowed is not None else 0.0)
+    if isinstance(view.family, GaussianFamily) and view.family.center is not None and facts.squared_shift is not None:
+        return max(excess, float(np.sum((features - view.family.center) ** 2)) / facts.squared_shift)
     if facts.bias > 0.0:  # one-hot: S entries of size 1 per repetition
         return max(excess, squares / (facts.sparsity * facts.n_repetitions))
     return excess

@@ -45,7 +45,7 @@ def mechanism_twin(source: Plan | BitsumProtocol) -> MechanismTwin:
 
 def kernel_twin(plan: Plan) -> KernelTwin:
     """The twin of a plan's kernel."""
-    return KERNEL_TWINS[plan.request.kernel]
+    return KERNEL_TWINS[plan.request.kernel].within(plan.request.radius)
 
 
 def counts_shifts(plan: Plan) -> bool:

@@ -43,6 +43,10 @@ class KernelTwin(abc.ABC):
     largest_shift: ClassVar[float] = 1.0
     """How far one of them moves at most."""
 
+    def within(self, radius: float | None) -> KernelTwin:
+        """The twin where records have this norm at most, in bandwidths; most kernels take none."""
+        return self
+
     @abc.abstractmethod
     def values(self, x: Floats, y: Floats) -> Floats:
         """k(x, y) for every record (rows) and query (columns), at bandwidth 1."""
@@ -84,6 +88,10 @@ class GaussianTwin(KernelTwin):
 
     feature_variance: ClassVar[float] = 1.0
 
+    def within(self, radius: float | None) -> KernelTwin:
+        """With a radius, features are held in a ball."""
+        return self if radius is None else HeldGaussianTwin(radius=radius)
+
     def values(self, x: Floats, y: Floats) -> Floats:
         """At bandwidth 1.
 
@@ -103,6 +111,39 @@ class GaussianTwin(KernelTwin):
             return super().far_apart(family, seed)
         angles = np.stack([np.zeros(len(family.phases)), np.full(len(family.phases), np.pi)]) - family.phases
         return np.linalg.lstsq(family.weights.T.astype(np.float64), angles.T, rcond=None)[0].T.astype(np.float32)
+
+
+DEVIATIONS = 4
+"""Of the squared distance from the center, which the ball has room for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGaussianTwin(GaussianTwin):
+    """The same with features held in a ball around e^{−r²}·cos φ, for records of norm at most r bandwidths."""
+
+    radius: float
+
+    def squared_shift(self, declared: Declared, moving: int) -> Ball:
+        """Δ², from the moments of (s − c)² = z·cos²ψ with ψ uniform and z = 1 − 2a·cos y + a², y ~ N(0, 2r²)."""
+        square = exact(self.radius) ** 2
+        a, second = (-square).exp(), ((-4 * square).exp() + 1) / 2  # E cos y and E cos² y
+        z, z_squared = 1 - a**2, (1 + a**2) ** 2 - 4 * a**2 * (1 + a**2) + 4 * a**2 * second
+        mean, spread = z / 2, 3 * z_squared / 8 - z**2 / 4
+        longest = (moving * mean + DEVIATIONS * (moving * spread).sqrt()) * exact(NORM) ** 2
+        return longest.min(exact(float(moving)))
+
+    def attained(self, declared: Declared, dim: int, moving: int) -> int:
+        """No bit is known to flip completely."""
+        return 0
+
+    def far_apart(self, family: LsqFamily, seed: int) -> Float32:
+        """± the direction that moves features furthest near zero, if the maps are not projected."""
+        assert isinstance(family, GaussianFamily)
+        longest = family.largest_norm or 0.0
+        if family.projection is not None:
+            return KernelTwin.far_apart(self, family, seed) * np.float32(min(1.0, longest))
+        slopes = family.weights.astype(np.float64) * np.sin(family.phases.astype(np.float64))
+        return _opposite(longest * np.linalg.svd(slopes)[0][:, 0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,6 +78,7 @@ def on_signs(request: PlanRequest) -> PlanRequest:
         epsilon=request.kde_epsilon,
         bias=None,
         bound=None,
+        radius=None,
     )
 
 
