@@ -1,6 +1,6 @@
 """A ball that holds the Fourier features of the records of a domain, whatever the maps: its center and its radius.
 
-With u = e^{−ρ²} for a record of norm ρ (in bandwidths) and features s_i = cos(φ_i + y_i) around centers c_i = a·cos φ_i,
+With u = e^{−ρ²} for a record of norm ρ (in bandwidths), features s_i = cos(φ_i + y_i) and centers c_i = a·cos φ_i,
 
     E(s_i − c_i)² = ½(1 + a² − 2au),    E(s_i − c_i)⁴ = ⅜((1 + a²)² − 4a(1 + a²)u + 2a²(1 + u⁴)),
 
@@ -28,12 +28,12 @@ class FeatureBall:
 
     @property
     def share(self) -> float:
-        """a = e^{−r²}: the center that is closest to the features of a record of norm r, in the mean."""
+        """A = e^{−r²}: the center that is closest to the features of a record of norm r, in the mean."""
         return math.exp(-(self.radius**2))
 
     @property
     def mean(self) -> float:
-        """v = ½(1 − a²), the mean of (s_i − c_i)² for a record of norm r."""
+        """V = ½(1 − a²), the mean of (s_i − c_i)² for a record of norm r."""
         return -math.expm1(-2.0 * self.radius**2) / 2.0
 
     @property

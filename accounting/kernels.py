@@ -134,7 +134,8 @@ class KernelFacts:
         same, n_bits = self.touched_once.shift_budget, self.sparsity * self.n_repetitions
         apart = same / 2.0 if self.linear else n_bits / 2.0
         weight = min(self.largest_shift, math.sqrt((same - apart) / 2.0)) if same > apart else self.largest_shift
-        weight = math.floor(max(weight, 0.5) * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
+        weight = max(weight, 0.5)  # less would save less than ½ of Δ²
+        weight = math.floor(weight * WEIGHT_STEPS) / WEIGHT_STEPS  # a number that single precision holds exactly
         shift = max(same, apart + 2.0 * weight**2)
         i, others = self.n_repetitions, (n_classes - 1) * self.privacy / 4.0  # who rounds zeros adds R²‖g‖²
         return dataclasses.replace(

@@ -69,7 +69,7 @@ def plan_budget(
             joint, unless a part of epsilon is given for labels or features)
         bias: bias β of the laplacian and exponential families
         bound: inner-product only: bound R of the rounding, after a rotation if below 1
-        radius: gaussian only: largest norm of a user's vector, in bandwidths; features are held in a ball, for less noise
+        radius: gaussian only: largest norm of a user's vector in bandwidths; features are held in a ball for it
         model: joint labels: how classes are ranked (auto: the best that messages and noise allow)
         moment_weight: discriminant only: weight β² of the second moments
         padded: joint labels: coordinates of a record's rotated vector, zeros included; 0: a block for each class

@@ -176,7 +176,7 @@ class PlanRequest:
     radius: Annotated[
         float | None,
         Rule(
-            "gaussian only: largest norm of a user's vector, in bandwidths; features are held in a ball, for less noise",
+            "gaussian only: largest norm of a user's vector in bandwidths; features are held in a ball for it",
             LEAST_RADIUS,
             LARGEST_RADIUS,
             unset="none: any vector, and every bit may flip",

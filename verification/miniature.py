@@ -20,6 +20,8 @@ LARGEST_CLIPPED = 0.75
 """R of a miniature whose plan clips, at most: below 1, so that it rotates and clips, too."""
 LEAST_PADDED = 16
 """Coordinates of the rotated record of a miniature, at least."""
+LEAST_RADIUS = 0.5
+"""Where a radius is declared, in bandwidths: in a smaller ball a few bits hardly move, and nothing is seen."""
 WITHOUT_LABELS: Mapping[str, Any] = {
     **ONE_PART, "classes": None, "labels": AUTO, "model": AUTO, "moment_weight": None, "padded": None,
 }  # fmt: skip
@@ -47,6 +49,7 @@ def miniature(
     """
     request = plan.request
     labels = {**WITHOUT_LABELS, "bound": _bound(request, dim) if kernel_twin(plan).identity else None}
+    labels["radius"] = None if request.radius is None else max(request.radius, LEAST_RADIUS)
     if request.joint:
         labels |= _joint(request, dim, padded)
     small = dataclasses.replace(

@@ -13,7 +13,6 @@ from privkde.kernels.norms import NORM_ERROR
 from privkde.kernels.projection import FastProjection
 from privkde.kernels.public_draws import normal_rows, uniforms
 
-
 ROUNDING_UNIT = 2.0**-24
 
 

@@ -145,6 +145,11 @@ class LsqFamily(ABC):
         """The largest norm of a record; None if there is no limit."""
         return self.choice.largest_norm
 
+    @property
+    def largest_query(self) -> float | None:
+        """The largest norm of a query; None if there is no limit. A declared radius is for records only."""
+        return 1.0 if self.needs_unit_norm else None
+
     def squared_shift(self) -> float | None:
         """Bound on Σ t² for the maps that were drawn; None if nothing is known, as for every number of bits."""
         return self.facts.squared_shift

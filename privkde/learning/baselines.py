@@ -23,7 +23,7 @@ from privkde.storage.user_blocks import Index, in_blocks
 
 def exact_densities(family: LsqFamily, rows: Rows, groups: Sequence[Index], y: Rows) -> Floats:
     """Without privacy: the mean of k(x_u, y) over each group, from the raw data (columns are groups)."""
-    queries = admitted(family, y, np.arange(y.shape[0]))
+    queries = admitted_queries(family, y)
     columns = []
     for index, n in zip(groups, nonempty_sizes(groups), strict=True):
 
@@ -80,7 +80,11 @@ def nonempty_sizes(groups: Sequence[Index]) -> tuple[int, ...]:
 
 
 def admitted(family: LsqFamily, rows: Rows, part: Index) -> NDArray[np.float32]:
-    """These rows, projected onto the kernel's domain."""
-    return checked_vectors(
-        rows[part], family.facts.dim, longest=family.largest_norm, outside="project", numbers=part
-    )
+    """These records, projected onto the kernel's domain."""
+    return checked_vectors(rows[part], family.facts.dim, longest=family.largest_norm, outside="project", numbers=part)
+
+
+def admitted_queries(family: LsqFamily, y: Rows) -> NDArray[np.float32]:
+    """Queries, projected onto the kernel's domain."""
+    every = np.arange(y.shape[0])
+    return checked_vectors(y[every], family.facts.dim, longest=family.largest_query, outside="project", numbers=every)

@@ -20,7 +20,7 @@ from accounting.record_vector import RecordVector
 from accounting.request import PlanRequest
 from privkde.draws.randomness import new_public_seed
 from privkde.kernels import KernelChoice, LsqFamily
-from privkde.learning.baselines import admitted, exact_densities
+from privkde.learning.baselines import admitted, admitted_queries, exact_densities
 from privkde.protocol.inputs import Rows
 from privkde.protocol.linear_rule import LinearRule, Published
 from privkde.protocol.model import Floats
@@ -58,7 +58,7 @@ def expected_error(
     everybody = np.arange(sample.shape[0])
     exact = exact_densities(family, sample, [everybody], queries)[:, 0]
     first, second = _moments(family, sample)
-    features = family.query_features(admitted(family, queries, np.arange(queries.shape[0])))
+    features = family.query_features(admitted_queries(family, queries))
     squares = np.square(features, dtype=np.float64)
     facts = request.facts()
     i, bound, n, size = facts.n_repetitions, facts.bound, request.users_per_protocol, request.users_per_density
@@ -80,7 +80,7 @@ def _record_error(plan: Plan, record: RecordVector, sample: Rows, queries: Rows)
     family, bound = KernelChoice.planned(plan.request).build(new_public_seed()), plan.request.facts().bound
     n, size = plan.request.users, plan.request.users_per_density
     exact = exact_densities(family, sample, [np.arange(sample.shape[0])], queries)[:, 0]
-    vectors = admitted(family, queries, np.arange(queries.shape[0])).astype(np.float64)
+    vectors = admitted_queries(family, queries).astype(np.float64)
     spread = (np.sum(vectors**2, axis=1) + exact**2 / record.size_weight) / size**2
     rounding = spread * record.noise_deviation(bound, n, 0.0) ** 2
     privacy = spread * record.noise_deviation(bound, n, plan.protocol().variance(n)) ** 2 - rounding

@@ -87,7 +87,7 @@ def query_blocks(
     for start in range(0, y.shape[0], rows):
         index = np.arange(start, min(start + rows, y.shape[0]))
         block = projected[start : start + rows] if isinstance(projected, np.ndarray) else projected[index]  # a view
-        longest = 1.0 if family.needs_unit_norm else None
+        longest = family.largest_query
         yield start, checked_vectors(block, family.facts.dim, longest=longest, outside="project", numbers=index)
         if progress is not None:
             progress(len(index))

@@ -82,16 +82,16 @@ def _reached(view: ClientView, effort: Effort, stream: ByteStream) -> float:
     """The largest ‖f(x) − f(x')‖ that was found, over what is declared.
 
     Repetitions are not correlated in the declared value: the supremum over one of them counts for all. With joint
-    labels all instances are taken together.
+    labels, and where features are held in a ball, all instances are taken together.
     """
     facts = view.facts
-    joint = facts.joint_classes is not None
+    together = facts.joint_classes is not None or facts.ball is not None
 
     def norm(moved: Floats) -> Floats:
-        parts = moved.reshape(len(moved), 1 if joint else facts.n_repetitions, -1)
+        parts = moved.reshape(len(moved), 1 if together else facts.n_repetitions, -1)
         return np.asarray(np.max(np.linalg.norm(parts, axis=2), axis=1))
 
-    declared = declared_sensitivity(facts) if joint else facts.replaced_norm
+    declared = declared_sensitivity(facts) if together else facts.replaced_norm
     return facts.bound * largest_over_pairs(view, effort, stream, norm) / declared
 
 

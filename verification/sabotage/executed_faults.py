@@ -25,7 +25,7 @@ from privkde.protocol import parties, record_vectors
 from privkde.protocol.linear_rule import ClassMeans, Published
 from privkde.protocol.parties import Analyzer, Shuffler
 from privkde.protocol.record_vectors import RecordLayout
-from verification.sabotage.plans import CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RECORD, RESPONSE
+from verification.sabotage.plans import BALL, CORRELATED, INNER, LABELED, NEGATIVE_BINOMIAL, PURE, RECORD, RESPONSE
 from verification.sabotage.saboteur import Right, fault
 
 Bits = NDArray[np.uint8]
@@ -42,6 +42,12 @@ def not_debiased(_: Right, self: Bitsum, tally: Tally, n_users: int) -> Floats:
 def flips_less(_: Right, law: RandomizedResponse) -> RandomizedResponseBitsum:
     """Clients flip bits 0.9 times as often as planned; the analyzer corrects for that, so no estimate looks wrong."""
     return RandomizedResponseBitsum(flip=0.9 * law.flip_probability)
+
+
+@fault("features not held", BALL, GaussianFamily, "_held")
+def not_held(_: Right, self: GaussianFamily, features: Any) -> Any:
+    """Clients send the features of the kernel as they are, however far from the center of the declared ball."""
+    return features
 
 
 @fault("numpy's negative binomial", NEGATIVE_BINOMIAL, NegativeBinomial, "ratios")

@@ -17,7 +17,7 @@ from accounting.mechanisms import bitsum_protocol as base
 from accounting.numerics import losses
 from accounting.numerics.profile import Pair, ProfileTable
 from verification.sabotage import saboteur
-from verification.sabotage.plans import HASHED, INNER, JOINT, LABELED, PURE_BALL, RESPONSE, SINGLE
+from verification.sabotage.plans import BALL, HASHED, INNER, JOINT, LABELED, PURE_BALL, RESPONSE, SINGLE
 from verification.sabotage.saboteur import Right, fault
 
 
@@ -43,6 +43,12 @@ def composes_one(right: Right, kinds: Any, times: int, **settings: Any) -> Any:
 @fault("Δ² halved", INNER, Touched, "shift_budget")
 def half_budget(right: Right, self: Touched) -> float:
     """Geometric accounting uses half of the squared shift that one user can cause."""
+    return float(right(self)) / 2.0
+
+
+@fault("Δ² of a ball halved", BALL, Touched, "shift_budget")
+def half_ball(right: Right, self: Touched) -> float:
+    """Clients hold their features in a ball, and the accountant counts on one of half the squared radius."""
     return float(right(self)) / 2.0
 
 

@@ -23,6 +23,7 @@ FEW = PlanRequest(
 HASHED = PlanRequest(
     users=2_000, dim=2, repetitions=4, kernel="laplacian", bias=0.25, accountant="pld", epsilon=1.0, delta=1e-5
 )
+BALL = PlanRequest(users=2_000, dim=256, repetitions=64, radius=0.5, accountant="geometric", epsilon=1.0, delta=1e-5)
 INNER = PlanRequest(
     users=2_000, dim=8, kernel="inner-product", bound=1.0, accountant="geometric", epsilon=1.0, delta=1e-5
 )
@@ -46,6 +47,7 @@ HONEST_PLANS: dict[str, PlanRequest] = {
     "few instances": FEW,
     "hashed": HASHED,
     "inner-product": INNER,
+    "features in a ball": BALL,
     "joint labels": JOINT,
     "rotated records": RECORD,
 }

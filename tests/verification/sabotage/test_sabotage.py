@@ -211,6 +211,8 @@ FOUND_BY = {
     "central baseline, half sensitivity": "central-sensitivity",
     "composition forgets the count": "exact-composition",
     "Δ² halved": "certified-bound",
+    "Δ² of a ball halved": "certified-bound",
+    "features not held": "squared-shift",
     "shifts without the square root": "certified-bound",
     "joint sizes too loud": "squared-shift",
     "record for the larger ε alone": "exact-classifier",

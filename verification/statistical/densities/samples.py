@@ -111,7 +111,7 @@ def expected_density(plan: Plan, x: Floats, y: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """Records within the unit ball, mostly in one cluster, and their classes if labels are joint."""
+    """Records in the unit ball or in a smaller one that was declared, mostly in one cluster; their joint classes."""
 
     x: Floats
     classes: NDArray[np.int64] | None
@@ -123,6 +123,7 @@ class Dataset:
         x = 0.7 * np.eye(dim)[0] + 0.05 * rng.normal(size=(n, dim))
         x[n * 3 // 4 :] = 0.4 * rng.normal(size=(n - n * 3 // 4, dim))
         x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True))
+        x *= min(1.0, plan.request.radius or 1.0)
         classes = (np.arange(n) % 3 == 0).astype(np.int64) if plan.request.joint else None
         return Dataset(x=x, classes=classes)
 
