@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from flint import ctx
 
-from accounting import Contract, InvalidInputError, Plan
+from accounting import Contract, InvalidInputError, Plan, PlanRequest
+from accounting.feature_ball import FeatureBall
 from accounting.guarantee import Adjacency, Guarantee, View
+from accounting.planning import plan as make_plan
 from tests.plans import plan_for
 from tests.verification.certified.enclosures import declaring, with_parameters
 from verification.certified import noise_laws
@@ -36,7 +38,11 @@ PLANS: dict[str, dict[str, Any]] = {
     "label": {**SMALL, "bitsum": "poisson", "classes": 3, "label_epsilon": 0.5},
     "shifts": {**SMALL, "users": 2000, "dim": 8, "repetitions": None, **INNER},
     "pure": {**SMALL, "users": 2000, "bitsum": "pure", "delta": 0.0, "epsilon": 4.0},
-}
+    "held": {
+        **SMALL, "users": 2000, "dim": 8, "repetitions": 48, "radius": 0.4, "accountant": "geometric",
+        "bitsum": "poisson",
+    },
+}  # fmt: skip
 STUDY = {
     "large rr": LARGE,
     "large 3nb": {**LARGE, "bitsum": "3nb"},
@@ -75,6 +81,7 @@ LESS = [
     ("negative-binomial", "shape", 0.99),
     ("3nb", "continue_probability", 0.99),
     ("shifts", "total_mean", 0.97),
+    ("held", "total_mean", 0.97),
     ("pure", "silence_probability", 0.9),
     ("pure", "noise_epsilon", 1.1),
 ]
@@ -215,6 +222,27 @@ def test_certificates_of_other_plans_are_not_checked() -> None:
     assert recheck(dimmed, certify(plan))
     forged = dataclasses.replace(certify(plan), plan_sha256=dimmed.sha256())
     assert recheck(dimmed, forged), "its numbers do not follow for this plan"
+
+
+@pytest.mark.parametrize(("name", "value"), [("squared_shift", 1.0), ("radius", 0.1), ("center", 0.0)])
+def test_contracts_that_declare_another_ball_are_not_proved(name: str, value: float) -> None:
+    plan = planned("held")
+    liar = dataclasses.replace(plan, contract=declaring(plan.contract, {name: value}))
+    found = certify(liar)
+    assert not found.proves
+    assert name in found.headline
+
+
+def test_a_ball_that_is_understated_is_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the accountant, consistently in request, contract and noise: the checker has a formula of its own."""
+    right = FeatureBall.squared_radius.fget
+    assert right is not None
+    monkeypatch.setattr(FeatureBall, "squared_radius", property(lambda ball: 0.9 * right(ball)))
+    less = make_plan(PlanRequest(**PLANS["held"]))
+    assert less.bitsum_rmse < 0.98 * planned("held").bitsum_rmse
+    found = certify(less)
+    assert not found.proves
+    assert found.headline.startswith("not proved")
 
 
 @pytest.mark.parametrize(("name", "value"), [("bound", 1.0), ("squared_shift", 1.0)])

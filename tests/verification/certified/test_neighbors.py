@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -115,6 +116,30 @@ def test_the_accountants_facts_are_not_read(changes: dict[str, Any], monkeypatch
     monkeypatch.setattr(PlanRequest, "facts", unread)
     monkeypatch.setattr(PlanRequest, "rounding_bound", property(unread))
     assert str(neighbors(plan)) == expected
+
+
+@pytest.mark.parametrize("radius", [0.01, 0.3, 1.0, 20.0])
+@pytest.mark.parametrize("repetitions", [1, 7, 300])
+def test_the_ball_of_features_is_computed_again(
+    radius: float, repetitions: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_for(
+        **BASE, dim=4, repetitions=repetitions, radius=radius, accountant="geometric", bitsum="poisson",
+        allow_useless=True,
+    )  # fmt: skip
+    shift = plan.request.facts().touched.shift_budget
+    monkeypatch.setattr(PlanRequest, "facts", None)
+    found = neighbors(plan)
+    assert (found.instances, found.attained.bits) == (repetitions, 0)
+    assert squared(plan) == pytest.approx(shift, rel=1e-12)
+    assert squared(replace(plan, request=replace_radius(plan.request, None))) == repetitions
+
+
+def replace_radius(request: PlanRequest, radius: float | None) -> PlanRequest:
+    """The request with another radius, unchecked: its facts are not to be read."""
+    other = copy.copy(request)
+    object.__setattr__(other, "radius", radius)
+    return other
 
 
 def test_what_is_not_declared_is_not_guessed() -> None:
