@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from accounting.feature_ball import LARGEST_RADIUS, LEAST_RADIUS, FeatureBall
 from accounting.kernels import KERNELS, NORM_SLACK, kernel_named
 
 RADII = st.floats(LEAST_RADIUS, LARGEST_RADIUS)
-REQUEST = {"users": 30_000, "dim": 16, "kernel": "gaussian", "epsilon": 1.0, "delta": 1e-6}
+REQUEST: dict[str, Any] = {"users": 30_000, "dim": 16, "kernel": "gaussian", "epsilon": 1.0, "delta": 1e-6}
 
 
 def moments(norm: float, share: float) -> tuple[float, float]:
@@ -87,7 +88,7 @@ def test_a_request_without_a_radius_is_what_it_was() -> None:
 
 
 @pytest.mark.parametrize("radius", [0.0, -1.0, 1e-3, 1e4, math.nan, math.inf, "1", True])
-def test_radii_that_are_refused(radius: object) -> None:
+def test_radii_that_are_refused(radius: Any) -> None:
     with pytest.raises(InvalidInputError, match="radius"):
         PlanRequest(**REQUEST, radius=radius)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,7 +29,7 @@ SEEDS = st.binary(min_size=16, max_size=16).map(bytes.hex)
 REQUEST = PlanRequest(users=2_000, dim=8, repetitions=32, kernel="gaussian", epsilon=1.0, delta=1e-5, radius=0.5)
 
 
-def family_of(seed: str = SEED, **choice: object) -> GaussianFamily:
+def family_of(seed: str = SEED, **choice: Any) -> GaussianFamily:
     built = KernelChoice(**{"name": "gaussian", "dim": 8, "repetitions": 32, "radius": 0.5, **choice}).build(seed)
     assert isinstance(built, GaussianFamily)
     return built
