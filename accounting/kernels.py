@@ -260,8 +260,8 @@ def _held(facts: KernelFacts, ball: FeatureBall) -> KernelFacts:
         largest_clipping=ball.largest_clipping,
         squared_shift=shift,
         replaced_norm=2.0 * facts.bound * math.sqrt(shift / facts.n_repetitions),
-        shift_condition="; it holds the features of any vector to the ball of squared radius Δ² around their public"
-        " center, so that Δ² rests neither on the maps nor on the domain",
+        shift_condition="; for that it holds features, whatever the vector and the maps, to a ball of squared radius Δ²"
+        " around public centers",
     )
 
 

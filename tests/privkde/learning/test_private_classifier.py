@@ -313,7 +313,7 @@ def test_long_vectors_without_second_moments() -> None:
 def test_parameters_are_documented() -> None:
     described = inspect.getdoc(PrivateClassifier) or ""
     missing = [name for name in PrivateClassifier().get_params() if f"{name} :" not in described]
-    shared = {"dropout", "colluders", "bias", "bound", "noise_shape", "excess_error", "allow_useless"}
+    shared = {"dropout", "colluders", "bias", "bound", "radius", "noise_shape", "excess_error", "allow_useless"}
     assert {*missing} <= shared
     assert all(name in described for name in shared)
 
