@@ -136,8 +136,8 @@ def test_the_documented_defaults() -> None:
     also = {"label_epsilon": None, "classes": None, "rule": "density", "small_classes": "refuse"}
     shared = {
         "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "radius": None, "noise_shape": 1,
-        "excess_error": None, "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "engine": None,
-        "verbose": False,
+        "excess_error": None, "allow_useless": False, "outside": "reject", "path": "aggregated",
+        "public_seed": None, "engine": None, "verbose": False,
     }  # fmt: skip
     assert PrivateKDE().get_params() == documented | shared
     assert PrivateKDEClassifier().get_params() == documented | also | shared
@@ -146,8 +146,8 @@ def test_the_documented_defaults() -> None:
 @pytest.mark.parametrize("path", ["aggregated", "faithful"])
 def test_a_radius_is_for_records_and_in_bandwidths(path: str, tmp_path: Path) -> None:
     """A fit refuses what lies outside before it plans, needs less noise, and keeps its radius in a file."""
-    shared = {"bandwidth": 3.0, "repetitions": 48, "delta": 1e-4, "epsilon": 4.0, "insecure_seed": 5, "path": path}
-    shared |= {"allow_useless": True}
+    shared: dict[str, Any] = {"bandwidth": 3.0, "repetitions": 48, "delta": 1e-4, "epsilon": 4.0, "insecure_seed": 5}
+    shared |= {"allow_useless": True, "path": path}
     x = np.random.default_rng(4).normal(size=(300, 4))
     x *= 1.4 / np.max(np.linalg.norm(x, axis=1))
     plain, short = PrivateKDE(**shared).fit(x), PrivateKDE(**shared, radius=0.5).fit(x)
