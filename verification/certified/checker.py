@@ -18,6 +18,7 @@ from flint import ctx
 from accounting import Plan
 from verification.certified.balls import GUARD_BITS, ONE, ZERO, Ball, exact, total
 from verification.certified.composed_loss import LowerProfile
+from verification.certified.contour import Contour, contouring
 from verification.certified.neighbors import Moves, Neighbors
 from verification.certified.noise_laws import TwoLaws, binomial, shifted
 from verification.certified.profiles import Loss, LossGrid, Table, composed, symmetric
@@ -30,7 +31,7 @@ from verification.certified.squared_shifts import (
     any_data_cutting,
     coin_cutting,
 )
-from verification.certified.witness import FARTHEST, MOST_POINTS, Grid, Witness
+from verification.certified.witness import FARTHEST, MOST_POINTS, Contouring, Grid, Witness
 from verification.twins import mechanism_twin
 from verification.twins.mechanism_twin import MechanismTwin
 
@@ -216,7 +217,9 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
     if reach.squared_shift is None:
         return Upper(composed(tables, grid, reach.instances, TRIMMED * delta).delta, instance, found)
     budget, corners = Budget(reach.squared_shift, reach.instances, reach.largest_shift), _corners(tables, grid)
-    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta))
+    if (contour := _contour(corners, budget, delta, found)) is not None:
+        return Upper(contour[0].delta, instance, replace(found, contour=contour[1]))
+    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta)[1])
     assert found.cutting is not None
     any_data, coins = AnyData.of(corners, budget, found.cutting), Coins.of(instance.twin.n_users)
     if not reach.unit_ball or coins.number < 1:
@@ -230,6 +233,20 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
     assert found.coin_cutting is not None
     ball = UnitBall(corners, AnyData.of(of_coins, budget, found.coin_cutting), coins.failure)
     return Upper(lambda epsilon: any_data.delta(epsilon).min(ball.delta(epsilon)), instance, found)
+
+
+def _contour(corners: Corners, budget: Budget, delta: float, found: Witness) -> tuple[Contour, Contouring] | None:
+    """Theorem 3 where it is the witness's choice; or where it proves more than Theorem 1 may, and nothing is chosen."""
+    if found.contour is not None:
+        return Contour.of(corners, budget, found.contour), found.contour
+    if found.cutting is not None or (chosen := contouring(corners, budget, delta)) is None:
+        return None
+    likely, where = chosen
+    moments, _ = any_data_cutting(corners, budget, delta)
+    if not likely < moments:
+        return None
+    contour = Contour.of(corners, budget, where)
+    return (contour, where) if contour.epsilon(delta) < moments else None
 
 
 def _corners(tables: list[Table], grid: LossGrid) -> Corners:
