@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from flint import acb, arb, ctx
@@ -51,14 +51,16 @@ class Contour:
     @staticmethod
     def of(corners: Corners, budget: Budget, where: Contouring) -> Contour:
         """At a witness."""
-        cut, infinite = Cut(where.square, where.linear), corners.infinite * budget.summed
+        cut, certain = Cut(where.square, where.linear), exact(budget.largest_shift) ** 2 * budget.instances
+        budget = replace(budget, squared_shift=budget.squared_shift.min(certain))  # shifts can be enlarged so far
+        infinite = corners.infinite * budget.summed
         with ctx.workprec(BITS):
             log_integral = Spectrum.of(corners, budget, where, cut).log_integral(budget)
         return Contour(where.order, log_integral, cut.lost(budget) + infinite)
 
     def delta(self, epsilon: float) -> Ball:
         """The bound on δ(ε)."""
-        return self.spent + (self.log_integral - (exact(self.order) - ONE) * exact(epsilon)).exp()
+        return self.spent + (self.log_integral - (exact(self.order) - ONE) * exact(epsilon)).min(ZERO).exp()
 
     def epsilon(self, delta: float) -> float:
         """About the ε that it promises at δ."""

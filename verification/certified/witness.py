@@ -77,6 +77,8 @@ class Witness:
     """Theorem 1, for squared shifts."""
     contour: Contouring | None = None
     """Theorem 3, which takes its place where it proves more."""
+    moved_grid: Grid | None = None
+    """For bits that all move by the same shift."""
     coin_grid: Grid | None = None
     coin_cutting: Cutting | None = None
     """Theorem 2, for the instances in which others toss coins."""
@@ -96,7 +98,7 @@ class Witness:
     def from_json(data: Mapping[str, Any]) -> Witness:
         """Inverse of `to_json`."""
         fields = dict(data)
-        for name in ("grid", "coin_grid"):
+        for name in ("grid", "coin_grid", "moved_grid"):
             if name in fields:
                 fields[name] = Grid(**fields[name])
         for name in ("cutting", "coin_cutting"):
