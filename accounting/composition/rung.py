@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from accounting.composition.target import Target
     from accounting.kernels import KernelFacts
 
+SPARE_SHIFT = 1e-3
+"""What Δ² may lack of k·T², as a share, so that all k instances are counted with the largest shift."""
+
 L = TypeVar("L", bound=BitsumProtocol)
 Curve = list[tuple[float, float]]
 """Points (ε, δ)."""
@@ -68,8 +71,16 @@ class Touched:
     @property
     def shift_budget(self) -> float:
         """Δ²: the largest sum of squared shifts."""
-        certain = self.total * self.largest_shift**2
-        return certain if self.squared_shift is None else min(certain, self.squared_shift)
+        return self._certain if self.squared_shift is None else min(self._certain, self.squared_shift)
+
+    @property
+    def _certain(self) -> float:
+        return self.total * self.largest_shift**2
+
+    @property
+    def every_shift_may_be_largest(self) -> bool:
+        """Whether Δ² allows all instances the largest shift: then nothing but their number counts."""
+        return self.shift_budget >= self._certain * (1.0 - SPARE_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
