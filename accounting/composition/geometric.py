@@ -234,8 +234,11 @@ class GeometricBound:
         return self.moments[0]
 
     def delta(self, epsilon: float) -> float:
-        """The smaller of the bounds that apply, rounded up; Theorem 1 only where it may be smaller than Theorem 3."""
-        whatever, moments = self.contour.delta(epsilon)
+        """The smaller of the bounds that apply, rounded up; Theorem 1 only where it may be smaller than Theorem 3.
+
+        Theorem 3 is about shifts that are fixed before anything is seen.
+        """
+        whatever, moments = (1.0, 0.0) if self.touched.adaptive else self.contour.delta(epsilon)
         if whatever > moments:
             least = self.any_data.delta(self.touched.shift_budget, np.array([epsilon]))
             whatever = min(whatever, float(np.min(least)))
@@ -243,7 +246,7 @@ class GeometricBound:
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε of the bound at δ, rounded up; inf if there is none."""
-        near = self.contour.epsilon(delta)
+        near = math.inf if self.touched.adaptive else self.contour.epsilon(delta)
         if near < math.inf:
             low, high = (1.0 - EPSILON_TOLERANCE) * near, (1.0 + 1e-9) * near
             if self.delta(high) <= delta < self.delta(low):

@@ -32,7 +32,8 @@ class Touched:
 
     In each the probability that the user's bit is one moves by some t_i ≤ `largest_shift`, and Σ t_i² ≤
     `squared_shift` (None: nothing better is known than one for every instance). `unit_ball` says that every user's
-    2q − 1 over all instances is a vector of norm at most 1.
+    2q − 1 over all instances is a vector of norm at most 1, `adaptive` that what some instances move may depend on what
+    others showed.
     """
 
     groups: int
@@ -40,6 +41,7 @@ class Touched:
     squared_shift: float | None = None
     largest_shift: float = 1.0
     unit_ball: bool = False
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         require_integer("repetitions of all releases", self.groups, low=1, high=10**7)
@@ -56,7 +58,8 @@ class Touched:
     def repeated(self, times: int) -> Touched:
         """The same in each of `times` releases with independent noise.
 
-        In every release some other instance may lack the coins of Theorem 2, so `unit_ball` is not kept.
+        In every release some other instance may lack the coins of Theorem 2, so `unit_ball` is not kept; and records
+        may depend on what earlier releases showed.
         Source: docs/proofs/composition.md, "Schedules".
         """
         if times == 1:
@@ -66,6 +69,7 @@ class Touched:
             groups=times * self.groups,
             squared_shift=None if self.squared_shift is None else times * self.squared_shift,
             unit_ball=False,
+            adaptive=True,
         )
 
     @property

@@ -302,6 +302,19 @@ def test_the_bound_is_the_smaller_of_both_theorems() -> None:
     assert few.moments
 
 
+def test_shifts_that_depend_on_what_was_seen_are_left_to_theorem_1() -> None:
+    """In a schedule a later record may depend on an earlier release: then the phases of moments need not cancel."""
+    law, once = RandomizedResponse(n_users=3_000, flip_probability=0.05), touching(64, 4.0)
+    assert not once.adaptive
+    schedule, at_once = once.repeated(2), touching(128, 8.0)
+    found, more = (GeometricBound.of(law, some, 1e-6, certified=False) for some in (schedule, at_once))
+    epsilon = more.epsilon(1e-6)
+    moments = float(np.min(found.any_data.delta(8.0, np.array([epsilon]))))
+    assert found.delta(epsilon) == pytest.approx(moments, rel=1e-8)
+    assert found.delta(epsilon) > 2.0 * more.delta(epsilon)
+    assert found.epsilon(1e-6) > epsilon
+
+
 def test_epsilon_is_where_the_bound_reaches_delta() -> None:
     law, touched = PoissonNoise(n_users=1000, total_mean=40.0), touching(100, 4.0)
     bound = GeometricBound.of(law, touched, 1e-6, certified=True)
