@@ -161,7 +161,7 @@ class Interval:
         if power > 0.0 or self.allowed == 0.0:
             return np.asarray(unit)
         least = 1.0 + self.above * float(self.gains[-1])
-        return np.asarray(unit + self.allowed * max(1.0, least**power))
+        return np.asarray(unit + self.allowed * (max(1.0, least**power) if least > 0.0 else math.inf))
 
     def logs(self, shift: float) -> Array:
         """ln(1 + tĝ)."""

@@ -224,6 +224,13 @@ def test_powers_by_multiplication() -> None:
     assert len(set(np.diff(frequencies.values).round(9))) == len(contour.RANGES)
 
 
+def test_an_outcome_that_vanishes_at_the_largest_shift_claims_nothing() -> None:
+    """*Away* at t = 1 with g = −1 kept, while something may be lost: an infinite bound, not an error."""
+    interval = Interval(0.9, 1.0, np.array([0.5, -1.0]), np.array([0.7, 0.3]), 1e-9)
+    assert np.all(np.isinf(interval.unit(np.array([-3.0 + 1.0j]), 0.0)))
+    assert np.all(np.isfinite(interval.unit(np.array([4.0 + 1.0j]), 0.0)))
+
+
 @pytest.mark.parametrize("largest", [0.5, 1.0])
 def test_intervals_cover_all_shifts(largest: float) -> None:
     ends = edges(largest)
