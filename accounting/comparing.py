@@ -108,7 +108,7 @@ def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> l
     """The request calibrated for every bitsum protocol by its accountant; not certified: to compare, not to use."""
     outcomes = []
     for name, law in BITSUMS.items():
-        shape = request.noise_shape if law.takes_noise_shape else 1
+        shape = request.noise_shape if law.takes_noise_shape else None
         changes: dict[str, Any] = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
         outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
     return outcomes

@@ -38,7 +38,7 @@ def plan_budget(
     moment_weight: float | None = None,
     padded: int | None = None,
     max_messages: float | None = None,
-    noise_shape: int = 1,
+    noise_shape: int | None = None,
     excess_error: float | None = None,
     allow_useless: bool = False,
     progress: Progress | None = None,

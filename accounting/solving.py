@@ -152,7 +152,7 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     moment_weight: float | None = None,
     padded: int | None = None,
     max_messages: float | None = None,
-    noise_shape: int = 1,
+    noise_shape: int | None = None,
     excess_error: float | None = None,
     target_error: float | None = None,
     measure: str = "predicted",

@@ -68,7 +68,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     projection: int | None = None
     bias: float | None = None
     bound: float | None = None
-    noise_shape: int = 1
+    noise_shape: int | None = None
     excess_error: float | None = None
     allow_useless: bool = False
     outside: str = "reject"

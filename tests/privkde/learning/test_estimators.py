@@ -135,7 +135,7 @@ def test_the_documented_defaults() -> None:
     }  # fmt: skip
     also = {"label_epsilon": None, "classes": None, "rule": "density", "small_classes": "refuse"}
     shared = {
-        "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "noise_shape": 1, "excess_error": None,
+        "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "noise_shape": None, "excess_error": None,
         "allow_useless": False, "outside": "reject", "path": "aggregated", "public_seed": None, "engine": None,
         "verbose": False,
     }  # fmt: skip
