@@ -1,4 +1,4 @@
-"""The same request met in several ways, side by side: by every rung, with separate or with joint labels."""
+"""The same request met in several ways, side by side: by every rung, kernel or model, for each way with labels."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from accounting.accuracy.density_error import PredictedError
 from accounting.choosing import Progress, choose, prediction, silent
 from accounting.classifier_model import MODELS
 from accounting.composition import LADDER, PrivacyLossComposition
-from accounting.errors import PrivkdeError
+from accounting.errors import InvalidInputError, PrivkdeError
+from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
 from accounting.registry import AUTO
 from accounting.request import JOINT, LABEL_SHARES, ONE_PART, SEPARATE, PlanRequest
@@ -110,6 +111,26 @@ def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> l
     for name, law in BITSUMS.items():
         shape = request.noise_shape if law.takes_noise_shape else None
         changes: dict[str, Any] = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
+        outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
+    return outcomes
+
+
+def compare_kernels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """The request for a density with each kernel, and what each takes left to the planner if only others take it.
+
+    Predicted errors of different kernels measure different things. Not certified: to compare, not to use.
+    """
+    if request.classes is not None:
+        raise InvalidInputError(f"classes={request.classes}: kernels are compared for densities; leave classes out.")
+    outcomes = []
+    for name, kernel in KERNELS.items():
+        changes: dict[str, Any] = {
+            "kernel": name,
+            "repetitions": request.repetitions if kernel.takes_repetitions else None,
+            "bias": request.bias if kernel.takes_bias else None,
+            "bound": request.bound if kernel.takes_bound else None,
+            "allow_useless": True,
+        }
         outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
     return outcomes
 
