@@ -22,6 +22,7 @@ from rich.table import Table
 
 from accounting import Plan, PlanRequest, PrivkdeError
 from accounting.planning import plan
+from verification.certified.certificate import certify
 from verification.certified.checker import Lower, tail_for
 from verification.certified.neighbors import neighbors
 from verification.twins import mechanism_twin
@@ -72,7 +73,7 @@ def neighbors_epsilon(planned: Plan) -> float:
     """ε that the neighbors of the plan's certificate cost at least."""
     reach, delta = neighbors(planned), planned.request.delta
     if delta == 0.0:
-        return planned.certified().covered_epsilon
+        return certify(planned).covered_epsilon
     return Lower.of(mechanism_twin(planned), tail_for(delta, reach.instances), reach.covered).epsilon(delta)
 
 

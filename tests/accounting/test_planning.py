@@ -498,3 +498,18 @@ def test_instances_that_add_up_to_more_than_the_promise_are_refused_whatever_the
         assert weaker.ladder["basic"] == 3.0
         with pytest.raises(InvalidInputError, match="do not keep"):
             weaker.verify()
+
+
+@pytest.mark.parametrize("bitsum", ["rr", "poisson", "negative-binomial"])
+@pytest.mark.parametrize(
+    ("accountant", "kernel"),
+    [("basic", "gaussian"), ("advanced", "gaussian"), ("pld", "gaussian"), ("geometric", "inner-product")],
+)
+def test_a_delta_below_what_doubles_resolve_near_one_is_met(accountant: str, kernel: str, bitsum: str) -> None:
+    """No pad counts as infinite loss: δ far below k·1e-15 takes a little more noise, as √ln(1/δ) would."""
+    asked: dict[str, Any] = {"users": 30_000, "dim": 16, "epsilon": 2.0, "kernel": kernel, "allow_useless": True}
+    noise = [
+        choose(PlanRequest(**asked, delta=delta, accountant=accountant, bitsum=bitsum), certified=False)[0].rmse()
+        for delta in (1e-12, 1e-14, 1e-20)
+    ]
+    assert noise[0] < noise[1] < noise[2] < 3.0 * noise[0]
