@@ -28,7 +28,7 @@ EDGES = (0.0, *np.geomspace(0.02, 0.5, 20).tolist(), *np.linspace(0.5, 1.0, 11)[
 """Ends of intervals that cover the shifts, as shares of T."""
 PARTS = 16
 """Parts of each interval."""
-RANGES = ((0.15, 40), (1.2, 20), (3.0, 40))
+RANGES = ((0.1, 60), (0.6, 40), (2.0, 60))
 """Steps of the frequencies, in deviations of the composed loss, and how many of each."""
 SMOOTHING = 0.04
 """η, in the same unit."""
