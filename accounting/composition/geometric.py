@@ -8,7 +8,7 @@ instances. Proofs: docs/proofs/geometric.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -287,13 +287,17 @@ class Geometric(Rung):
     """Noise for the distance that one user can shift all bits together, not for the number of bits."""
 
     name: ClassVar[str] = "geometric"
-    # These words stand in the contracts of plans from before Theorem 3, which verify only if they stay.
     evidence: ClassVar[Evidence] = Evidence(
         kind=EvidenceKind.COMPUTATION,
-        method="squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments of"
-        " the exact law per unit of squared shift, supremum over shifts and over the others' data",
-        source="docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+        method="squared shifts of one user's bit probabilities add up to at most Δ²: moments of the exact law per unit"
+        " of squared shift, at real and complex orders, supremum over shifts and over the others' data",
+        source="docs/proofs/geometric.md, Theorems 1 and 3 (and Theorem 2 for unclipped vectors of the unit ball)",
     )
+    former_words: ClassVar[Mapping[str, str]] = {
+        evidence.method: "squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments"
+        " of the exact law per unit of squared shift, supremum over shifts and over the others' data",
+        evidence.source: "docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+    }
     uses_shifts: ClassVar[bool] = True
 
     def excess(

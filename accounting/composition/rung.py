@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -98,6 +98,8 @@ class Rung(abc.ABC):
     name: ClassVar[str]
     evidence: ClassVar[Evidence]
     """Why the rung is valid."""
+    former_words: ClassVar[Mapping[str, str]] = {}
+    """What contracts of earlier versions say in the place of parts of the evidence."""
     checked: ClassVar[str] = "the parameters pass a pessimistic evaluation of the composed profile"
     """What the library verified of a calibrated protocol."""
     keeps_zero_delta: ClassVar[bool] = False
