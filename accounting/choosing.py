@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from accounting.accuracy.density_error import PredictedError, predicted_error
 from accounting.classifier_model import DENSITY
@@ -15,6 +16,8 @@ from accounting.numerics.calibration import turning_point
 from accounting.registry import AUTO
 from accounting.request import MOST_USERS, PlanRequest
 
+EQUAL = 1.01
+"""Predicted errors within this factor of the least are equal."""
 USELESS_ERROR = 1.0
 """A density estimate whose error reaches the largest kernel value says nothing."""
 
@@ -34,34 +37,87 @@ def choose(request: PlanRequest, say: Progress = silent, *, certified: bool = Tr
     return _best_bitsum(request, say, certified=certified)
 
 
-def _best_bitsum(request: PlanRequest, say: Progress, *, certified: bool) -> Choice:
-    """The bitsum of least predicted privacy error; ties within 1 % go to the fewest messages."""
-    variants = [(law, shape) for law in bitsums_for(request.delta).values() for shape in law.auto_noise_shapes]
-    possible: list[tuple[float, BitsumProtocol, Rung, str]] = []
-    notes: list[str] = []
-    for law, shape in variants:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Contender:
+    """A protocol that `auto` may take, calibrated without the supremum over the others' data."""
+
+    request: PlanRequest
+    protocol: BitsumProtocol
+    error: PredictedError
+
+    @staticmethod
+    def of(request: PlanRequest, law: type[BitsumProtocol], say: Progress) -> _Contender:
+        """Calibrate one law for a request."""
+        shape = request.noise_shape if law.takes_noise_shape else None
         variant = dataclasses.replace(request, bitsum=law.name, noise_shape=shape, allow_useless=True)
-        label = law.name if shape == 1 else f"{law.name} with noise_shape {shape}"
-        try:
-            protocol, rung, _ = _calibrate(variant, law, say, certified=certified)
-        except PrivkdeError as error:
-            notes.append(f"{label}: not possible ({error})")
-            continue
-        error_parts = prediction(variant, protocol)
-        possible.append((error_parts.privacy, protocol, rung, label))
-        notes.append(
-            f"{label}: predicted error {error_parts.total:.4g}, of which privacy {error_parts.privacy:.4g};"
-            f" {protocol.messages_per_user():.4g} messages per instance"
+        protocol, _, _ = _calibrate(variant, law, say, certified=False)
+        return _Contender(request=variant, protocol=protocol, error=prediction(variant, protocol))
+
+    @property
+    def without_noise(self) -> float:
+        """The error that is left whatever protocol is taken."""
+        return dataclasses.replace(self.error, privacy=0.0).total
+
+    @property
+    def of_this_shape(self) -> PlanRequest:
+        """The request with the shape that was found, so that others are not tried again."""
+        shape = self.protocol.parameters().get("noise_shape")
+        return self.request if shape is None else dataclasses.replace(self.request, noise_shape=int(shape))
+
+    @property
+    def order_among_equals(self) -> tuple[bool, float]:
+        """One message each before anything else, since others need at least half a message; then fewest messages.
+
+        It makes packets of one length, and who lies changes a sum by one message.
+        """
+        return not self.protocol.one_message_each, self.protocol.messages_per_user()
+
+    def summary(self) -> str:
+        """What it costs, and what can be done to it."""
+        protocol, most = self.protocol, self.protocol.most_messages(self.request.facts().n_instances)
+        name, shape = protocol.name, protocol.parameters().get("noise_shape", 1)
+        label = name if shape == 1 else f"{name} with noise_shape {shape}"
+        liar = f"packets differ in length, and one may hold {most:,} messages about one sum"
+        if protocol.one_message_each:
+            liar = "packets of one length, in which a user who lies has one message about a sum"
+        return (
+            f"{label}: predicted error {self.error.total:.4g}, of which privacy {self.error.privacy:.4g};"
+            f" {protocol.messages_per_user():.4g} messages per instance; {liar}"
         )
-    if not possible:
+
+
+def _best_bitsum(request: PlanRequest, say: Progress, *, certified: bool) -> Choice:
+    """The bitsum of least predicted error, all its parts counted; of those within 1 % see `order_among_equals`."""
+    laws = sorted(bitsums_for(request.delta).values(), key=lambda law: not law.one_message_each)
+    contenders: list[_Contender] = []
+    notes: list[str] = []
+    for tried, law in enumerate(laws, start=1):
+        try:
+            contender = _Contender.of(request, law, say)
+        except PrivkdeError as error:
+            notes.append(f"{law.name}: not possible ({error})")
+            continue
+        contenders.append(contender)
+        notes.append(contender.summary())
+        left = [other.name for other in laws[tried:]]
+        if left and law.one_message_each and contender.error.total <= EQUAL * contender.without_noise:
+            notes.append(
+                f"{', '.join(left)}: not calibrated; without any noise the error would be"
+                f" {contender.without_noise:.4g}, and that is less than 1 % better"
+            )
+            break
+    if not contenders:
         raise InfeasibleError("no bitsum protocol meets the request: " + "; ".join(notes))
-    least = min(privacy for privacy, *_ in possible)
-    close = [variant for variant in possible if variant[0] <= 1.01 * least]
-    _, protocol, rung, label = min(close, key=lambda variant: variant[1].messages_per_user())
+    least = min(contender.error.total for contender in contenders)
+    close = [contender for contender in contenders if contender.error.total <= EQUAL * least]
+    best = min(close, key=lambda contender: contender.order_among_equals)
+    law = type(best.protocol)
+    protocol, rung, _ = _calibrate(best.of_this_shape, law, say, certified=certified)
     _refuse_useless(request, protocol)
-    why = f"bitsum auto: {label} has the least predicted error due to privacy"
-    if len(close) > 1:
-        why += ", within 1 %, and the fewest messages among those"
+    why = f"bitsum auto: {law.name} has the least predicted error"
+    if len(close) > 1 or len(contenders) < len(laws):
+        merit = "one message in each sum, whatever a user does" if law.one_message_each else "the fewest messages"
+        why += f", within 1 %, and among those {merit}"
     if protocol.local_guarantee().is_empty:
         notes.append(f"{protocol.name} protects nothing if the shuffler colludes")
     return protocol, rung, (why, *notes)

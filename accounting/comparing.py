@@ -1,4 +1,4 @@
-"""The same request met in several ways, side by side: by every rung, with separate or with joint labels."""
+"""The same request met in several ways, side by side: by every rung, kernel or model, for each way with labels."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from accounting.accuracy.density_error import PredictedError
 from accounting.choosing import Progress, choose, prediction, silent
 from accounting.classifier_model import MODELS
 from accounting.composition import LADDER, PrivacyLossComposition
-from accounting.errors import PrivkdeError
+from accounting.errors import InvalidInputError, PrivkdeError
+from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS, BitsumProtocol, bitsums_for
 from accounting.registry import AUTO
 from accounting.request import JOINT, LABEL_SHARES, ONE_PART, SEPARATE, PlanRequest
+
+_PLANNED_BOUND = f"{PrivacyLossComposition.name}, planned R"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,31 +88,73 @@ class Outcome:
         }
 
 
-def compare_rungs(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
-    """The request calibrated by every rung; a rung that cannot is listed with its reason.
+def compare_rungs(
+    request: PlanRequest, progress: Progress | None = None, *, certified: bool = True, only: str | None = None
+) -> list[Outcome]:
+    """The request calibrated by every rung, or by one `only`; a rung that cannot is listed with its reason.
 
-    Rungs that do not use shifts have R = 1 unless a bound is given; `pld` is also shown with the planner's R.
+    Rungs that do not use shifts have R = 1 unless a bound is given; `pld` is also shown with the planner's R. Not
+    certified, noise is up to about 0.1 % less: to compare, not to use.
     """
+    return [
+        Outcome.of(name, variant, progress or silent, certified=certified)
+        for name, variant in rung_variants(request).items()
+        if only in (None, name)
+    ]
+
+
+def rung_names() -> list[str]:
+    """All names that `compare_rungs` may list, in its order."""
+    again = {PrivacyLossComposition.name: [_PLANNED_BOUND]}
+    return [one for name in LADDER for one in (name, *again.get(name, []))]
+
+
+def rung_variants(request: PlanRequest) -> dict[str, PlanRequest]:
+    """What `compare_rungs` calibrates, by name."""
     chosen = dataclasses.replace(request, accountant=AUTO)
     planned = chosen.rounding_bound if chosen.record is None else None
-    variants = []
+    variants = {}
     laws = [BITSUMS[request.bitsum]] if request.bitsum != AUTO else list(bitsums_for(request.delta).values())
     for name, rung in LADDER.items():
         if all(law.spends_delta and not rung.covers(law) for law in laws):
             continue  # it is for laws without δ
         variant = dataclasses.replace(request, accountant=name)
-        variants.append((name, variant))
+        variants[name] = variant
         if name == PrivacyLossComposition.name and planned not in (None, variant.rounding_bound):
-            variants.append((f"{name}, planned R", dataclasses.replace(variant, bound=planned)))
-    return [Outcome.of(name, variant, progress or silent) for name, variant in variants]
+            variants[_PLANNED_BOUND] = dataclasses.replace(variant, bound=planned)
+    return variants
 
 
-def compare_bitsums(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
-    """The request calibrated for every bitsum protocol by its accountant; not certified: to compare, not to use."""
+def compare_bitsums(
+    request: PlanRequest, progress: Progress | None = None, *, only: str | None = None
+) -> list[Outcome]:
+    """The request calibrated for every bitsum protocol, or for one `only`, by its accountant; not certified."""
     outcomes = []
     for name, law in BITSUMS.items():
-        shape = request.noise_shape if law.takes_noise_shape else 1
+        if only not in (None, name):
+            continue
+        shape = request.noise_shape if law.takes_noise_shape else None
         changes: dict[str, Any] = {"bitsum": name, "allow_useless": True, "noise_shape": shape}
+        outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
+    return outcomes
+
+
+def compare_kernels(request: PlanRequest, progress: Progress | None = None) -> list[Outcome]:
+    """The request for a density with each kernel, and what each takes left to the planner if only others take it.
+
+    Predicted errors of different kernels measure different things. Not certified: to compare, not to use.
+    """
+    if request.classes is not None:
+        raise InvalidInputError(f"classes={request.classes}: kernels are compared for densities; leave classes out.")
+    outcomes = []
+    for name, kernel in KERNELS.items():
+        changes: dict[str, Any] = {
+            "kernel": name,
+            "repetitions": request.repetitions if kernel.takes_repetitions else None,
+            "bias": request.bias if kernel.takes_bias else None,
+            "bound": request.bound if kernel.takes_bound else None,
+            "allow_useless": True,
+        }
         outcomes.append(Outcome.of(name, request, progress or silent, certified=False, **changes))
     return outcomes
 

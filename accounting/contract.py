@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -59,6 +60,14 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values, parts included."""
         return plain_values(self)
+
+    def rephrased(self, words: Mapping[str, str]) -> Contract:
+        """With other words for the same evidence, parts included."""
+        method, source = self.evidence.method, self.evidence.source
+        for now, then in words.items():
+            method, source = method.replace(now, then), source.replace(now, then)
+        evidence = dataclasses.replace(self.evidence, method=method, source=source)
+        return dataclasses.replace(self, evidence=evidence, parts=tuple(part.rephrased(words) for part in self.parts))
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Contract:

@@ -227,10 +227,13 @@ class Plan:
     def recomputed(self) -> Plan:
         """The plan that follows from this one's request, accountant and parameters: what all its numbers should be.
 
-        Documents of up to 0.2.0 say how many bits a user sends if all messages name their instance; so does then this.
+        Documents of up to 0.2.0 say how many bits a user sends if all messages name their instance, and their contracts
+        may have former words for the same evidence; so does then this.
         """
         rung, law = LADDER[require_choice("accountant", self.accountant, LADDER)], self.protocol()
         plan = assemble(self.request, law, rung, self.reasons)
+        former = plan.contract.rephrased(rung.former_words)
+        plan = dataclasses.replace(plan, contract=former) if self.contract == former else plan
         bits = message_bits(self.request.facts().n_instances, law.content_bits, in_order=False)
         named = plan.messages_per_user * bits
         return dataclasses.replace(plan, bits_per_user=named) if self.bits_per_user == named else plan

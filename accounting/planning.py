@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, silent, smallest_class
+from accounting.choosing import Choice, Progress, choose, noise_of_a_class_mean, prediction, silent, smallest_class
 from accounting.classifier_model import TELLING_DEVIATIONS
 from accounting.comparing import label_advice
+from accounting.kernels import kernel_named
 from accounting.mechanisms import BitsumProtocol
 from accounting.plan import Plan, assemble
 from accounting.registry import AUTO
@@ -39,7 +40,7 @@ def plan_budget(
     moment_weight: float | None = None,
     padded: int | None = None,
     max_messages: float | None = None,
-    noise_shape: int = 1,
+    noise_shape: int | None = None,
     excess_error: float | None = None,
     allow_useless: bool = False,
     progress: Progress | None = None,
@@ -121,6 +122,7 @@ def plan(request: PlanRequest, *, progress: Progress | None = None, choice: Choi
         deviation = request.facts().size_deviation(request.users, protocol.variance(request.users))
         least = math.ceil(TELLING_DEVIATIONS * deviation)
         reasons = (*reasons, f"a class of fewer than {least:,} users does not stand out from the noise of its size")
+    reasons = (*reasons, *_few_maps(request, protocol))
     say(f"ladder at these parameters ({protocol.name})")
     return assemble(request, protocol, rung, reasons)
 
@@ -135,6 +137,20 @@ def _model_reason(request: PlanRequest) -> list[str]:
     return [
         f"model {request.decided().model}: a discriminant needs whole records that are rotated: kernel 'inner-product',"
         " a bitsum that spends delta > 0, accountant 'auto' or 'geometric', and no padded=0"
+    ]
+
+
+def _few_maps(request: PlanRequest, protocol: BitsumProtocol) -> list[str]:
+    """That more maps would help, where their number was not given and they make most of the error."""
+    if request.repetitions is not None or not kernel_named(request.kernel).takes_repetitions:
+        return []
+    error = prediction(request, protocol)
+    if error.feature <= error.privacy:
+        return []
+    return [
+        f"repetitions: {request.facts().n_repetitions}, one for each dimension; they make {error.feature:.3g} of the"
+        f" error {error.total:.3g}, and four times as many make half of that, with four times the messages and no more"
+        " error due to privacy"
     ]
 
 

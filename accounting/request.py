@@ -222,7 +222,15 @@ class PlanRequest:
             optional=True,
         ),
     ] = None
-    noise_shape: Annotated[int, Rule("3nb only: shape k of the noise (1 = the paper's protocol)", 1, LARGEST_SHAPE)] = 1
+    noise_shape: Annotated[
+        int | None,
+        Rule(
+            "3nb only: shape k of the noise (1 = the paper's protocol)",
+            1,
+            LARGEST_SHAPE,
+            unset="that of least noise; among equals, of fewest messages",
+        ),
+    ] = None
     excess_error: Annotated[
         float | None,
         Rule(
@@ -255,7 +263,7 @@ class PlanRequest:
                 f"delta=0 with bitsum {self.bitsum!r}: only {keeping} keeps delta = 0;"
                 f" give a positive delta or choose {keeping}."
             )
-        if self.noise_shape > 1 and (self._law is None or not self._law.takes_noise_shape):
+        if (self.noise_shape or 1) > 1 and (self._law is None or not self._law.takes_noise_shape):
             shaped = " or ".join(repr(name) for name, law in BITSUMS.items() if law.takes_noise_shape)
             raise InvalidInputError(f"noise_shape={self.noise_shape} belongs to bitsum {shaped}; leave it out.")
         _ = self.facts().touched  # refuses more instances than can be composed
@@ -265,6 +273,8 @@ class PlanRequest:
         parts_given = (self.label_epsilon, self.features_epsilon) != (None, None)
         if self.labels == AUTO:
             object.__setattr__(self, "labels", SEPARATE if self.classes is None or parts_given else JOINT)
+        if self._law is not None and not self._law.takes_noise_shape and self.noise_shape is None:
+            object.__setattr__(self, "noise_shape", 1)
         if self.kernel == AUTO:
             object.__setattr__(self, "kernel", "inner-product" if self.joint else "gaussian")
         if self.separate and self.label_epsilon is None:

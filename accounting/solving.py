@@ -19,11 +19,12 @@ from accounting.fields import Record, Rule, check_fields, fields_of
 from accounting.kernels import MOST_REPETITIONS
 from accounting.mechanisms import BITSUMS, BitsumProtocol
 from accounting.numerics.calibration import TURNING_PRECISION as PRECISION
-from accounting.numerics.calibration import turning_point
+from accounting.numerics.calibration import falling_root, turning_point
 from accounting.plan import Plan
 from accounting.planning import plan
 from accounting.request import LARGEST_EPSILON, LONGEST_SCHEDULE, MOST_USERS, PlanRequest, read_request
 
+FIRST_EPSILON = 1.0
 RELEASES = "releases"
 UNKNOWNS: Mapping[str, tuple[float, float]] = {
     "epsilon": (1e-3, LARGEST_EPSILON),
@@ -73,10 +74,27 @@ class Goal:
         error = self._error(request, protocol)
         if self.target_error is not None and error > self.target_error:
             return f"the {self.measure} error is {error:.4g}, above the target {self.target_error:g}"
-        messages = request.facts().n_instances * protocol.messages_per_user()
+        messages = _messages(request, protocol)
         if self.max_messages is not None and messages > self.max_messages:
             return f"it takes {messages:.6g} messages per user, above the limit {self.max_messages:g}"
         return None
+
+    def excess(self, request: PlanRequest, protocol: BitsumProtocol) -> float:
+        """Ln of what there is over what may be, of noise or of messages, whichever exceeds more.
+
+        Positive if and only if the goal is missed. Of the predicted error it is the part due to privacy over what the
+        other parts leave for it, which is proportional to noise.
+        """
+        ratios = [1e-300]
+        if self.max_messages is not None:
+            ratios.append(_messages(request, protocol) / self.max_messages)
+        if self.target_error is not None and self.measure == "predicted":
+            error = prediction(request, protocol)
+            left = self.target_error**2 - dataclasses.replace(error, privacy=0.0).total ** 2
+            ratios.append(error.privacy / math.sqrt(left) if left > 0.0 else math.inf)
+        elif self.target_error is not None:
+            ratios.append(self._error(request, protocol) / self.target_error)
+        return math.log(max(ratios))
 
     def _error(self, request: PlanRequest, protocol: BitsumProtocol) -> float:
         """The error that the target limits."""
@@ -94,6 +112,11 @@ class Goal:
             raise InvalidInputError("measure='bound' with labels='joint': no theorem gives one; choose 'predicted'.")
         n = request.users_per_protocol
         return sup_error_bound(request.facts(), n, protocol.rmse(n))
+
+
+def _messages(request: PlanRequest, protocol: BitsumProtocol) -> float:
+    """Expected messages of a user in all instances."""
+    return request.facts().n_instances * protocol.messages_per_user()
 
 
 _UNKNOWN = Rule(
@@ -153,7 +176,7 @@ def solve(  # noqa: D417 (plan_budget describes the others)
     moment_weight: float | None = None,
     padded: int | None = None,
     max_messages: float | None = None,
-    noise_shape: int = 1,
+    noise_shape: int | None = None,
     excess_error: float | None = None,
     target_error: float | None = None,
     measure: str = "predicted",
@@ -229,6 +252,15 @@ class _Search:
         """Whether this value meets the goal, without a proof."""
         return not isinstance(self.attempt(value, certified=False), str)
 
+    def excess(self, value: float) -> float:
+        """How far this value is from the goal, as a logarithm, without a proof; infinite where nothing can be said."""
+        (self.progress or silent)(f"trying {self.unknown} = {value:.6g}")
+        try:
+            request = self.request(value)
+            return self.goal.excess(request, choose(request, certified=False)[0])
+        except PrivkdeError:
+            return math.inf
+
     def solved(self, value: float, which: str, choice: Choice) -> Plan:
         """The plan with this value, which is the smallest or the largest."""
         solved = plan(self.request(value), progress=self.progress, choice=choice)
@@ -244,7 +276,11 @@ def _smallest_unknown(search: _Search) -> Plan:
     if unknown == "users":
         low = max(low, 2 * (largest.classes or 1), (largest.min_users or 0) * largest.n_protocols)
     whole = unknown != "epsilon"
-    _, enough = turning_point(search.meets, low, high, whole=whole)
+    if whole:
+        _, enough = turning_point(search.meets, low, high, whole=True)
+    else:  # half of the precision is for the search, half for the proof
+        enough = falling_root(search.excess, low, high, guess=FIRST_EPSILON, precision=PRECISION / 2.0)
+        enough = enough and min(high, enough * (1.0 + PRECISION / 2.0))
     best = high if enough is None else enough
     while isinstance(choice := search.attempt(best, certified=True), str):
         if best >= high:

@@ -155,7 +155,7 @@ def test_planning(toy: Plan) -> None:
 
 
 def test_auto_tries_the_mechanism() -> None:
-    plan = plan_budget(**{**REQUEST, "repetitions": 1}, bitsum="auto")
+    plan = plan_budget(**{**REQUEST, "users": 60, "repetitions": 1}, bitsum="auto")
     assert any(reason.startswith("coins: predicted error") for reason in plan.reasons)
     assert plan.accountant != "timid", "which does not offer itself"
 

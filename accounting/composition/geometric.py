@@ -8,14 +8,16 @@ instances. Proofs: docs/proofs/geometric.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.composition.contour import Contour
+from accounting.composition.pld import composed_loss, profile_of
 from accounting.composition.rung import Curve, Rung, Touched, log_ratio
 from accounting.composition.shifted import (
     BLOCK,
@@ -34,9 +36,16 @@ from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
 from accounting.numerics.effort import require_time
-from accounting.numerics.losses import DominatingLoss
+from accounting.numerics.losses import DominatingLoss, Repeated
 from accounting.numerics.pmf import Array, binomial
-from accounting.numerics.profile import RELATIVE_PAD, LossGrid, Pair, ProfileTable, smallest_epsilon, symmetric_table
+from accounting.numerics.profile import (
+    RELATIVE_PAD,
+    LossGrid,
+    Pair,
+    ProfileTable,
+    smallest_epsilon,
+    symmetric_table,
+)
 
 if TYPE_CHECKING:
     from accounting.kernels import KernelFacts
@@ -46,6 +55,10 @@ CUT_SHARES = ((0.02, 0.0), (0.1, 0.0), (0.3, 0.0), (0.1, 0.5), (0.4, 0.5))
 """Shares of δ that may be spent on cutting off the rarest outcomes, and how much of it linearly; the best is taken."""
 DEEP_CUT_SHARES = ((1e-3, 0.0), (1e-4, 0.0), (1e-6, 0.0))
 """Further shares, for many ε and for releases that share a δ with many others."""
+LIGHT_CUT_SHARES = ((1e-3, 0.0),)
+"""One more for Theorem 3, which often needs no cut at all."""
+EPSILON_TOLERANCE = 1e-5
+"""How near an ε that was found by few orders is to the smallest, relatively."""
 
 STEPS_PER_DEVIATION = 16
 NEGLIGIBLE = 1e-20
@@ -190,7 +203,11 @@ class GeometricBound:
     loss: DominatingLoss
     n_users: int
     touched: Touched
-    any_data: Rest
+    cuts: tuple[Cut, ...]
+    contour: Contour
+    deep: bool
+    moments: list[Rest] = field(default_factory=list, compare=False)
+    """Theorem 1, once it is needed."""
 
     @staticmethod
     def of(
@@ -200,20 +217,47 @@ class GeometricBound:
         kinds = searched_kinds(protocol, _grid(likely_pairs(protocol)[0]), certified=certified)
         loss = DominatingLoss.from_table(symmetric_table(kinds))
         shares = CUT_SHARES + DEEP_CUT_SHARES if deep else CUT_SHARES
-        cuts = tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in shares)
-        any_data = Rest.of(loss, touched, cuts, every_order=deep)
-        return GeometricBound(loss=loss, n_users=protocol.n_users, touched=touched, any_data=any_data)
+        cuts, few = (
+            tuple(Cut.spending(share * delta, touched, linear=linear) for share, linear in some)
+            for some in (shares, (*shares, *LIGHT_CUT_SHARES))
+        )
+        contour = Contour.of(loss, touched, few)
+        return GeometricBound(
+            loss=loss, n_users=protocol.n_users, touched=touched, cuts=cuts, contour=contour, deep=deep
+        )
+
+    @property
+    def any_data(self) -> Rest:
+        """Theorem 1."""
+        if not self.moments:
+            self.moments.append(Rest.of(self.loss, self.touched, self.cuts, every_order=self.deep))
+        return self.moments[0]
 
     def delta(self, epsilon: float) -> float:
-        """The smaller of the bounds that apply, rounded up."""
-        whatever = float(np.min(self.any_data.delta(self.touched.shift_budget, np.array([epsilon]))))
+        """The smaller of the bounds that apply, rounded up; Theorem 1 only where it may be smaller than Theorem 3.
+
+        Theorem 3 is about shifts that are fixed before anything is seen.
+        """
+        whatever, moments = (1.0, 0.0) if self.touched.adaptive else self.contour.delta(epsilon)
+        if whatever > moments:
+            least = self.any_data.delta(self.touched.shift_budget, np.array([epsilon]))
+            whatever = min(whatever, float(np.min(least)))
         return min(1.0, (1.0 + RELATIVE_PAD) * min(whatever, self._ball(epsilon)))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest ε of the bound at δ, rounded up; inf if there is none."""
+        near = math.inf if self.touched.adaptive else self.contour.epsilon(delta)
+        if near < math.inf:
+            low, high = (1.0 - EPSILON_TOLERANCE) * near, (1.0 + 1e-9) * near
+            if self.delta(high) <= delta < self.delta(low):
+                return high
+        return smallest_epsilon(self.delta, delta)
 
     def _ball(self, epsilon: float) -> float:
         """Theorem 2: the others' vectors lie in a unit ball, so all instances but one are full of fair coins."""
         if not self.touched.unit_ball:
             return 1.0
-        rest, failure = coins(self.n_users, self.touched, self.any_data.cuts, every_order=self.any_data.every_order)
+        rest, failure = coins(self.n_users, self.touched, self.cuts, every_order=self.deep)
 
         def peeled(below: float, above: float) -> float:
             budget = max(0.0, self.touched.shift_budget - below**2)
@@ -245,10 +289,15 @@ class Geometric(Rung):
     name: ClassVar[str] = "geometric"
     evidence: ClassVar[Evidence] = Evidence(
         kind=EvidenceKind.COMPUTATION,
-        method="squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments of"
-        " the exact law per unit of squared shift, supremum over shifts and over the others' data",
-        source="docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+        method="squared shifts of one user's bit probabilities add up to at most Δ²: moments of the exact law per unit"
+        " of squared shift, at real and complex orders, supremum over shifts and over the others' data",
+        source="docs/proofs/geometric.md, Theorems 1 and 3 (and Theorem 2 for unclipped vectors of the unit ball)",
     )
+    former_words: ClassVar[Mapping[str, str]] = {
+        evidence.method: "squared shifts of one user's bit probabilities add up to at most Δ²: truncated Rényi moments"
+        " of the exact law per unit of squared shift, supremum over shifts and over the others' data",
+        evidence.source: "docs/proofs/geometric.md, Theorem 1 (and Theorem 2 for unclipped vectors of the unit ball)",
+    }
     uses_shifts: ClassVar[bool] = True
 
     def excess(
@@ -256,12 +305,18 @@ class Geometric(Rung):
     ) -> float:
         """ln(δ(ε)/δ)."""
         _refuse_zero(delta)
-        return log_ratio(_bound(protocol, touched, delta, certified=certified).delta(epsilon), delta)
+        if touched.every_shift_may_be_largest:
+            found = _composed(protocol, touched, delta, epsilon, certified=certified).delta(epsilon)
+        else:
+            found = _bound(protocol, touched, delta, certified=certified).delta(epsilon)
+        return log_ratio(found, delta)
 
     def achieved_epsilon(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> float | None:
         """Smallest ε of the bound at δ."""
         _refuse_zero(delta)
-        return smallest_epsilon(_bound(protocol, touched, delta, certified=True).delta, delta)
+        if touched.every_shift_may_be_largest:
+            return _composed(protocol, touched, delta, None, certified=True).epsilon(delta)
+        return _bound(protocol, touched, delta, certified=True).epsilon(delta)
 
     def instance_point(
         self, protocol: BitsumProtocol, touched: Touched, epsilon: float, delta: float
@@ -304,6 +359,8 @@ class Geometric(Rung):
         self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
     ) -> Callable[[float], float]:
         """The same bound for every ε, and also for far smaller δ."""
+        if touched.every_shift_may_be_largest:
+            return profile_of(_composed(protocol, touched, delta, None, certified=True), near_epsilon)
         return _bound(protocol, touched, delta, certified=True, deep=True).delta
 
     def cut_curves(self, protocol: BitsumProtocol, touched: Touched, delta: float) -> list[tuple[float, Curve]]:
@@ -314,6 +371,20 @@ class Geometric(Rung):
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Only where it proves something at the promised δ."""
         return Rung.curve(self, protocol, touched, delta, proved=proved) if proved else []
+
+
+def _composed(
+    protocol: BitsumProtocol, touched: Touched, delta: float, near_epsilon: float | None, *, certified: bool
+) -> Repeated:
+    """The loss of instances that all move by T: it dominates whatever they do. Source: docs/proofs/geometric.md."""
+    return composed_loss(
+        protocol,
+        touched.total,
+        near_epsilon=near_epsilon,
+        delta=delta,
+        certified=certified,
+        shift=touched.largest_shift,
+    )
 
 
 def _refuse_zero(delta: float) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from accounting.composition.advanced import Advanced, advanced_epsilon, instance_epsilon_for
 from accounting.composition.basic import Basic
-from accounting.composition.rung import L, Rung, Touched
+from accounting.composition.rung import L, Rung, Touched, instance_delta
 from accounting.contract import Evidence, EvidenceKind
 from accounting.errors import InfeasibleError
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol
@@ -38,7 +38,7 @@ class Paper(Rung):
         """The published instance for a final (ε, δ), refused if the exact law contradicts it."""
         epsilon_0, delta_0 = _point(law, target.touched, target.epsilon, target.delta)
         protocol = law.as_published(epsilon_0, delta_0, n_users)
-        exact = protocol.delta(epsilon_0) if certified else protocol.likely_delta(epsilon_0)
+        exact = instance_delta(protocol, epsilon_0, certified=certified)
         if exact > delta_0:
             raise InfeasibleError(
                 f"the published calibration for ε₀={epsilon_0:.4g}, δ₀={delta_0:.3g}, n={n_users} does not keep its"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from accounting.composition.instance_blocks import adaptive_supremum
@@ -12,7 +13,7 @@ from accounting.composition.rung import Curve, Rung, Touched, instance_delta, lo
 from accounting.contract import Evidence, EvidenceKind
 from accounting.mechanisms.bitsum_protocol import BitsumProtocol, likely_pairs, searched_kinds
 from accounting.numerics.losses import DominatingLoss, Repeated
-from accounting.numerics.profile import LossGrid, symmetric_table
+from accounting.numerics.profile import LossGrid, Pair, symmetric_table
 
 LARGEST_BLOCK = 24
 NEGLIGIBLE_SHARE = 1e-3
@@ -35,18 +36,28 @@ def block_sizes(times: int) -> list[tuple[int, int]]:
 
 
 def composed_loss(
-    protocol: BitsumProtocol, times: int, *, near_epsilon: float | None, delta: float, certified: bool
+    protocol: BitsumProtocol,
+    times: int,
+    *,
+    near_epsilon: float | None,
+    delta: float,
+    certified: bool,
+    shift: float = 1.0,
 ) -> Repeated:
-    """Blocks, each with its dominating loss, of `times` instances in all.
+    """Blocks, each with its dominating loss, of `times` instances in all, whose bits move by `shift` at most.
 
     Inside a block the worst data of the others is chosen again after each instance (`adaptive_supremum`);
     the block's profile is then one dominating pair, and blocks compose by convolution. Rounding is smallest
     around `near_epsilon` (None: where δ(ε) = delta).
     """
-    grid = LossGrid.for_pair(
-        likely_pairs(protocol)[0], n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times
-    )
+    grid_for = partial(LossGrid.for_pair, n_compositions=times, negligible=NEGLIGIBLE_SHARE * delta / times)
+    pair = likely_pairs(protocol)[0]
+    grid = grid_for(pair)
     kinds = searched_kinds(protocol, grid, certified=certified)
+    if shift < 1.0:
+        mixed = (1.0 - shift) * pair.lower + shift * pair.upper
+        grid = grid_for(Pair(upper=mixed, lower=pair.lower, missing=pair.missing))
+        kinds = [way.moved(shift, grid) for kind in kinds for way in (kind, kind.reversed())]
     single = DominatingLoss.from_table(symmetric_table(kinds))
     if near_epsilon is None:
         near_epsilon = Repeated([(single, times)]).chernoff_epsilon(delta)
@@ -57,6 +68,12 @@ def composed_loss(
     reach = min(longest * end, 2.0 * end + 10.0 * math.sqrt(longest) * single.deviation())
     tables = adaptive_supremum(kinds, longest, tilt=tilt, largest_epsilon=reach)
     return Repeated([(DominatingLoss.from_table(tables[size - 1]), count) for size, count in sizes])
+
+
+def profile_of(blocks: Repeated, near_epsilon: float) -> Callable[[float], float]:
+    """δ(ε) for any ε: one composition for each of several tilts, of which the best counts."""
+    composed = [blocks.compose(near_epsilon * share) for share in spread(0.1, 2.5, TILTS)]
+    return lambda epsilon: min(loss.delta(epsilon) for loss in composed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +120,12 @@ class PrivacyLossComposition(Rung):
     def profile(
         self, protocol: BitsumProtocol, touched: Touched, *, near_epsilon: float, delta: float
     ) -> Callable[[float], float]:
-        """One composition for each of several tilts, of which the best counts for each ε."""
+        """Of the composed loss."""
         k = touched.total
         if k == 1:
             return protocol.delta
         blocks = composed_loss(protocol, k, near_epsilon=None, delta=delta, certified=True)
-        composed = [blocks.compose(near_epsilon * share) for share in spread(0.1, 2.5, TILTS)]
-        return lambda epsilon: min(loss.delta(epsilon) for loss in composed)
+        return profile_of(blocks, near_epsilon)
 
     def curve(self, protocol: BitsumProtocol, touched: Touched, delta: float, *, proved: float | None) -> Curve:
         """Points around what it proves, by evaluating δ at given ε."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from accounting.composition.target import Target
     from accounting.kernels import KernelFacts
 
+SPARE_SHIFT = 1e-3
+"""What Δ² may lack of k·T², as a share, so that all k instances are counted with the largest shift."""
+
 L = TypeVar("L", bound=BitsumProtocol)
 Curve = list[tuple[float, float]]
 """Points (ε, δ)."""
@@ -29,7 +32,8 @@ class Touched:
 
     In each the probability that the user's bit is one moves by some t_i ≤ `largest_shift`, and Σ t_i² ≤
     `squared_shift` (None: nothing better is known than one for every instance). `unit_ball` says that every user's
-    2q − 1 over all instances is a vector of norm at most 1.
+    2q − 1 over all instances is a vector of norm at most 1, `adaptive` that what some instances move may depend on what
+    others showed.
     """
 
     groups: int
@@ -37,6 +41,7 @@ class Touched:
     squared_shift: float | None = None
     largest_shift: float = 1.0
     unit_ball: bool = False
+    adaptive: bool = False
 
     def __post_init__(self) -> None:
         require_integer("repetitions of all releases", self.groups, low=1, high=10**7)
@@ -53,7 +58,8 @@ class Touched:
     def repeated(self, times: int) -> Touched:
         """The same in each of `times` releases with independent noise.
 
-        In every release some other instance may lack the coins of Theorem 2, so `unit_ball` is not kept.
+        In every release some other instance may lack the coins of Theorem 2, so `unit_ball` is not kept; and records
+        may depend on what earlier releases showed.
         Source: docs/proofs/composition.md, "Schedules".
         """
         if times == 1:
@@ -63,13 +69,22 @@ class Touched:
             groups=times * self.groups,
             squared_shift=None if self.squared_shift is None else times * self.squared_shift,
             unit_ball=False,
+            adaptive=True,
         )
 
     @property
     def shift_budget(self) -> float:
         """Δ²: the largest sum of squared shifts."""
-        certain = self.total * self.largest_shift**2
-        return certain if self.squared_shift is None else min(certain, self.squared_shift)
+        return self._certain if self.squared_shift is None else min(self._certain, self.squared_shift)
+
+    @property
+    def _certain(self) -> float:
+        return self.total * self.largest_shift**2
+
+    @property
+    def every_shift_may_be_largest(self) -> bool:
+        """Whether Δ² allows all instances the largest shift: then nothing but their number counts."""
+        return self.shift_budget >= self._certain * (1.0 - SPARE_SHIFT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +98,8 @@ class Rung(abc.ABC):
     name: ClassVar[str]
     evidence: ClassVar[Evidence]
     """Why the rung is valid."""
+    former_words: ClassVar[Mapping[str, str]] = {}
+    """What contracts of earlier versions say in the place of parts of the evidence."""
     checked: ClassVar[str] = "the parameters pass a pessimistic evaluation of the composed profile"
     """What the library verified of a calibrated protocol."""
     keeps_zero_delta: ClassVar[bool] = False

@@ -34,7 +34,8 @@ class Target:
     touched: Touched
     epsilon: float
     delta: float
-    noise_shape: int = 1
+    noise_shape: int | None = None
+    """Shape of the noise, where the law takes one; None: that of least noise."""
     excess_error: float | None = None
     """Extra noise that is accepted for fewer messages; None: as much as the law accepts by itself."""
 
@@ -93,7 +94,7 @@ class Target:
             raise InfeasibleError(
                 "no design of this protocol meets the request within the limits of its law; ask for a larger epsilon"
                 " or delta, fewer repetitions or accountant 'pld', or choose bitsum 'rr' or 'poisson'"
-                " (3nb: noise_shape 1)."
+                " (3nb: no noise_shape)."
             )
         least = min(protocol.rmse() for protocol, _ in candidates)
         most = (1.0 + self.accepted_excess(type(candidates[0][0]))) * least

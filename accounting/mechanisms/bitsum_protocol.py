@@ -40,9 +40,7 @@ class BitsumProtocol(abc.ABC):
     spends_delta: ClassVar[bool] = True
     """Whether it needs δ > 0; a law that does not keeps δ = 0 whatever is allowed."""
     takes_noise_shape: ClassVar[bool] = False
-    """Whether a request may ask for a shape of its noise other than 1."""
-    auto_noise_shapes: ClassVar[tuple[int, ...]] = (1,)
-    """The shapes of noise that `auto` tries."""
+    """Whether its noise has a shape that is planned, and for which a request may ask."""
     default_excess: ClassVar[float] = 0.01
     """Extra noise, as a share of the least, that a design accepts for fewer messages unless a request says more."""
     noise_depends_on_users: ClassVar[bool] = False

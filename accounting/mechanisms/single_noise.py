@@ -23,7 +23,7 @@ from accounting.numerics.profile import Pair
 from accounting.numerics.tails import most_messages, negative_binomial_moment, poisson_moment
 
 if TYPE_CHECKING:
-    from accounting.composition.target import Target
+    from accounting.composition.target import Candidate, Target
 
 PAPER = "the paper, appendix B.1"
 CONTINUE_PROBABILITIES = (0.25, 0.5, 0.75, 0.875, 0.9375)
@@ -154,9 +154,18 @@ class NegativeBinomialNoise(SingleNoise):
 
     @classmethod
     def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
-        """The least noise for each of a few p, and of those the fewest messages."""
-        families = [partial(cls.with_rmse, n_users=n_users, continue_probability=p) for p in CONTINUE_PROBABILITIES]
-        return target.fewest_messages(target.candidates(families), certified=certified)
+        """The least noise for each of a few p, and of those the fewest messages.
+
+        Noise grows with p, so what lies behind a p that has too much of it is not tried.
+        """
+        candidates: list[Candidate[Self]] = []
+        for p in CONTINUE_PROBABILITIES:
+            family = partial(cls.with_rmse, n_users=n_users, continue_probability=p)
+            candidates += target.candidates([family], candidates[-1][0].rmse() if candidates else None)
+            noise = [protocol.rmse() for protocol, _ in candidates]
+            if noise and noise[-1] > (1.0 + target.accepted_excess(cls)) * min(noise):
+                break
+        return target.fewest_messages(candidates, certified=certified)
 
     def parameters(self) -> dict[str, float | int]:
         """Shape r in total and per user, and p."""

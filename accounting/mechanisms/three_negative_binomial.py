@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from accounting.composition.target import Build, Candidate, Target
 
 LARGEST_SHAPE = 8
+PLANNED_SHAPES = (8, 4, 2, 1)
+"""Shapes of the noise that a design tries, unless one is asked for; 1 is the paper's."""
 TAIL_MASS = 1e-22
 """Mass that the windows of the noise and of the flood may each leave out; charged to infinite loss."""
 LARGEST_DEVIATION = 1.5e5
@@ -45,7 +47,7 @@ LARGEST_TABLE = 12_000_000
 
 FLOOD_SHAPE, OTHER_FLOOD_SHAPES = 16.0, (8.0, 32.0)
 """Shapes of the flood that a design tries."""
-LARGEST_FLOOD_RATIO, LARGEST_FLOOD_DEVIATION = 512.0, 4e4
+USUAL_FLOOD_RATIO, LARGEST_FLOOD_RATIO, LARGEST_FLOOD_DEVIATION = 8.0, 512.0, 4e4
 PUBLISHED_SHRINK = 0.99
 """The published noise is that of 0.99ε₀."""
 
@@ -65,7 +67,6 @@ class ThreeNegativeBinomial(BitsumProtocol):
         " flood_continue_probability); the analyzer computes (#+1) − (#−1)"
     )
     takes_noise_shape: ClassVar[bool] = True
-    auto_noise_shapes: ClassVar[tuple[int, ...]] = (1, 4)
     remedy: ClassVar[str] = "raise epsilon"
 
     noise_shape: int
@@ -98,11 +99,21 @@ class ThreeNegativeBinomial(BitsumProtocol):
 
     @classmethod
     def design(cls, target: Target, n_users: int, *, certified: bool = True) -> Self:
-        """The least noise for each of several floods, and of those the fewest messages."""
-        if target.noise_shape == 1:
-            candidates = cls._floods(target, n_users)
-        else:  # the two-dimensional law is expensive: the flood that serves k = 1 in most compositions
-            candidates = target.candidates([cls._family(n_users, target.noise_shape, 8.0, FLOOD_SHAPE)])
+        """The least noise for each of several shapes and floods, and of those the fewest messages.
+
+        From the largest shape down, until a smaller one has more noise than is accepted for fewer messages: the noise
+        of many instances falls with the shape, that of a single one rises.
+        """
+        candidates: list[Candidate[Self]] = []
+        least = math.inf
+        for shape in PLANNED_SHAPES if target.noise_shape is None else (target.noise_shape,):
+            guess = candidates[-1][0].rmse() if candidates else None
+            found = cls._floods(target, n_users, guess) if shape == 1 else cls._one_flood(target, n_users, shape, guess)
+            candidates += found
+            noise = min((protocol.rmse() for protocol, _ in found), default=math.inf)
+            if noise > (1.0 + target.accepted_excess(cls)) * least:
+                break
+            least = min(least, noise)
         return target.fewest_messages(candidates, certified=certified)
 
     @classmethod
@@ -110,12 +121,17 @@ class ThreeNegativeBinomial(BitsumProtocol):
         return partial(cls.with_rmse, n_users=n_users, noise_shape=noise_shape, flood_ratio=ratio, flood_shape=shape)
 
     @classmethod
-    def _floods(cls, target: Target, n_users: int) -> list[Candidate[Self]]:
+    def _one_flood(cls, target: Target, n_users: int, shape: int, guess: float | None) -> list[Candidate[Self]]:
+        """Shape k > 1: the two-dimensional law is expensive, so the flood that serves k = 1 in most compositions."""
+        return target.candidates([cls._family(n_users, shape, USUAL_FLOOD_RATIO, FLOOD_SHAPE)], guess)
+
+    @classmethod
+    def _floods(cls, target: Target, n_users: int, guess: float | None) -> list[Candidate[Self]]:
         """Shape k = 1: double the flood until more of it no longer helps, then try all its shapes around that size."""
         candidates: list[Candidate[Self]] = []
         ratio, last = 4.0, math.inf
         while ratio <= LARGEST_FLOOD_RATIO and (not candidates or ratio * last < LARGEST_FLOOD_DEVIATION):
-            wider = target.candidates([cls._family(n_users, 1, ratio, FLOOD_SHAPE)], last if candidates else None)
+            wider = target.candidates([cls._family(n_users, 1, ratio, FLOOD_SHAPE)], last if candidates else guess)
             if not wider:
                 break
             candidates += wider
@@ -247,7 +263,8 @@ class ThreeNegativeBinomial(BitsumProtocol):
         starts = _group_starts(a.shape[1], self._minimum_deviation())
         previous = np.concatenate([np.zeros((k, 1)), a[:, :-1]], axis=1)
         front = 2 * k * math.log1p(-p)
-        rows = np.stack([_coefficients(d, k) * math.exp(front + d * math.log(p)) for d in range(reach + 2)])
+        distances = np.arange(reach + 2.0)
+        rows = _coefficients(distances, k) * np.exp(front + distances * math.log(p))[:, None]
         # u > v (d ≥ 1): f_1 = f_0 at distance d − 1, same w. u ≤ v: f_1 = f_0 at distance |d| + 1, minimum w − 1.
         above = _extremes(rows[:reach], a, rows[1 : reach + 1], a, starts)
         below = _extremes(rows[1 : reach + 2], previous, rows[: reach + 1], a, starts)
@@ -335,8 +352,15 @@ def _continuation(variance_per_shape: float) -> float:
     return 2.0 * variance_per_shape / (2.0 * variance_per_shape + 1.0 + math.sqrt(4.0 * variance_per_shape + 1.0))
 
 
-def _coefficients(distance: int, k: int) -> Array:
-    """C(d−1−i, k−1−i) C(k−1+i, i) for i = 0, …, k−1; the first binomial is generalized (d−1−i may be negative)."""
-    require_time()  # the rows of a table are made one by one
-    falling = [math.prod(distance - 1 - i - j for j in range(k - 1 - i)) / math.factorial(k - 1 - i) for i in range(k)]
-    return np.array([first * math.comb(k - 1 + i, i) for i, first in enumerate(falling)])
+def _coefficients(distances: Array, k: int) -> Array:
+    """C(d−1−i, k−1−i) C(k−1+i, i) for each d, and i = 0, …, k−1; the first binomial is generalized.
+
+    That is, d−1−i may be negative. Where d < k all products are small integers, and nothing is rounded.
+    """
+    columns = []
+    for i in range(k):
+        falling = np.ones(len(distances))
+        for j in range(k - 1 - i):
+            falling = falling * (distances - 1.0 - i - j)
+        columns.append(falling / math.factorial(k - 1 - i) * math.comb(k - 1 + i, i))
+    return np.stack(columns, axis=1)

@@ -76,18 +76,23 @@ def _guarded(build: Callable[[float], P], excess: Callable[[P], float], noise: f
     return math.inf if math.isnan(value) else value
 
 
-def _bracketed_root(
-    excess: Callable[[float], float], guess: float, slope: float, tolerance: float
+def _bracketed_root(  # noqa: PLR0917
+    excess: Callable[[float], float],
+    guess: float,
+    slope: float,
+    tolerance: float,
+    smallest: float = _SMALLEST,
+    largest: float = _LARGEST,
 ) -> tuple[float, float, float]:
     """(low, high, slope): excess(low) > 0 ≥ excess(high), within `tolerance`; slope = −d excess/d ln noise > 0.
 
     Works on ln(noise): one step by the given slope, one along the secant, then longer and longer ones until the sign
     changes; then `_narrowed`.
     """
-    x = math.log(min(max(guess, _SMALLEST), _LARGEST))
+    x = math.log(min(max(guess, smallest), largest))
     here = x, excess(math.exp(x))
     fails = here[1] > 0.0
-    limit = math.log(_LARGEST if fails else _SMALLEST)
+    limit = math.log(largest if fails else smallest)
     step = _towards(here[1], slope, tolerance, longest=_LONGEST_FIRST_STEP)
     for count in itertools.count(1):
         if here[0] == limit:
@@ -163,6 +168,21 @@ def _narrowed(
             weight_low *= 0.5 if kept < 0 else 1.0
             kept = -1
     return math.exp(below[0]), math.exp(above[0]), slope
+
+
+def falling_root(
+    excess: Callable[[float], float], low: float, high: float, *, guess: float, precision: float = TURNING_PRECISION
+) -> float | None:
+    """A value in [low, high] with excess ≤ 0, and at most `precision` above one that fails, or `low`; None: none has.
+
+    For an excess that falls with ln value, with a slope of about −1; by secants, which takes fewer values than
+    `turning_point` does. Infinite where nothing better is known.
+    """
+    try:
+        _, enough, _ = _bracketed_root(excess, guess, 1.0, precision, low, high)
+    except InfeasibleError:
+        return None
+    return min(max(enough, low), high)
 
 
 def turning_point(

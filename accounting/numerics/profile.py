@@ -197,6 +197,27 @@ class ProfileTable:
             backward=np.maximum(self.backward, other.backward),
         )
 
+    def moved(self, shift: float, grid: LossGrid) -> ProfileTable:
+        """((1 − t)Q + tP, Q) for the pair (P, Q) of this table, on another grid; between points, by the chord in e^ε.
+
+        H_γ is t·H_{γ'}(P‖Q) with γ' = 1 + (γ − 1)/t and, reversed, (1 − (1 − t)γ)·H_{γ'}(Q‖P) with
+        1/γ' = 1 − (1 − 1/γ)/t, or 0 where that is not positive. Source: docs/proofs/geometric.md, Lemma 1.
+        """
+        epsilon = np.arange(grid.n_steps + 1) * grid.step
+        left = np.maximum(1.0 + np.expm1(-epsilon) / shift, 0.0)
+        with np.errstate(divide="ignore"):
+            forward = shift * self._at(self.forward, np.log1p(np.expm1(epsilon) / shift))
+            backward = shift * np.exp(epsilon) * left * self._at(self.backward, -np.log(left))
+        return ProfileTable(grid=grid, forward=forward, backward=backward)
+
+    def _at(self, table: Array, epsilon: Array) -> Array:
+        """The chord between the points of the grid, in e^ε; the last value beyond."""
+        h, n = self.grid.step, self.grid.n_steps
+        at = np.minimum(epsilon / h, float(n))
+        cell = np.minimum(at.astype(np.int64), n - 1)
+        share = np.clip(np.expm1(h * (at - cell)) / math.expm1(h), 0.0, 1.0)
+        return np.asarray(table[cell] + share * (table[cell + 1] - table[cell]))
+
     def _refuse_other_grid(self, other: ProfileTable) -> None:
         if self.grid != other.grid:
             raise InvalidInputError(

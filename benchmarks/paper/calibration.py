@@ -62,6 +62,7 @@ def plan_request(
         delta=delta,
         accountant=PRESETS[preset].accountant,
         bound=bound if inner else None,
+        noise_shape=1,  # the paper's
         allow_useless=True,
     )
 

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from accounting import InvalidInputError, Plan, PlanRequest, solve
 from accounting.choosing import Progress
-from accounting.comparing import Outcome, compare_labels, compare_models, compare_rungs
+from accounting.comparing import Outcome, compare_kernels, compare_labels, compare_models, compare_rungs
 from accounting.errors import printable, require_choice
 from accounting.fields import Field, fields_of
 from accounting.planning import plan_with_advice
@@ -24,10 +24,19 @@ from accounting.solving import QUESTIONS, SolveRequest
 from privkde.cli.parsing import real, share, whole
 from privkde.display.figures import plot_comparison, plot_profile, require_drawable
 from privkde.display.progress import working
-from privkde.display.tables import compare_table, labels_table, ladder_table, models_table, plan_table
+from privkde.display.tables import (
+    compare_table,
+    kernels_table,
+    labels_table,
+    ladder_table,
+    models_table,
+    plan_table,
+)
 from privkde.storage.datasets import StoredRows, holds, read_array, read_vectors
 from privkde.storage.files import require_apart, require_writable, whole_file, write_text
 
+RUNGS, KERNELS = COMPARISONS = ("rungs", "kernels")
+"""What `--compare` shows."""
 SAMPLE_QUERIES = 500
 EXIT_REFUTED = 1
 """The checker contradicts the planner."""
@@ -51,13 +60,16 @@ def add_plan(plan: argparse.ArgumentParser) -> None:
         "--sample",
         type=Path,
         metavar="FILE",
-        help=".npz with public vectors X like the users': predict the error for such data; with --compare and"
-        " --classes, and labels y: the accuracy of each model",
+        help=".npz with public vectors X like the users': predict the error for such data; with --compare kernels:"
+        " what each kernel finds in it; with --compare and --classes, and labels y: the accuracy of each model",
     )
     plan.add_argument(
         "--compare",
-        action="store_true",
-        help="calibrate the request by every rung, side by side; with --classes, also compare labels and models",
+        nargs="?",
+        const=RUNGS,
+        metavar="WHAT",
+        help="calibrate the request in several ways, side by side: by every rung (rungs, if nothing is named; with"
+        " --classes, also labels and models), or with every kernel (kernels)",
     )
     plan.add_argument("--explain", action="store_true", help="print the plan in words and formulas")
     plan.add_argument("--json", action="store_true", help="print the plan as JSON (schema privkde.plan/1)")
@@ -161,11 +173,13 @@ def _name_in(sample: Path, name: str) -> str:
 
 
 def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table | str]:
-    """The ladder and, with classes, both ways to protect labels, and the models; the ladder drawn with `--plot`.
+    """All kernels; or the ladder and, with classes, ways to protect labels and models; `--plot` draws the ladder.
 
     The last is a caution where a sample is too small to compare models by.
     """
     request = read_request(_values(parsed, PlanRequest))
+    if parsed.compare == KERNELS:
+        return [_kernels(request, parsed, progress)]
     if parsed.sample is not None and not (request.joint and request.record):
         raise InvalidInputError(
             "--sample with --compare predicts the accuracy of models, and here are none to choose from; add --classes"
@@ -182,6 +196,21 @@ def _compared(parsed: argparse.Namespace, progress: Progress) -> list[Table | st
         accuracies, caution = _accuracies(models, parsed, progress)
         shown += [models_table(models, accuracies), *([caution] if caution else [])]
     return shown
+
+
+def _kernels(request: PlanRequest, parsed: argparse.Namespace, progress: Progress) -> Table:
+    """Every kernel and, with a public sample, what users can judge it by."""
+    outcomes = compare_kernels(request, progress)
+    merits = {}
+    if parsed.sample is not None:
+        from privkde.learning.kernel_merits import kernel_merits
+
+        vectors = _sampled(parsed.sample, request.dim)
+        for outcome in outcomes:
+            if outcome.protocol is not None:
+                progress(f"looking for outliers with kernel {outcome.name}")
+                merits[outcome.name] = kernel_merits(outcome.request, outcome.protocol, vectors)
+    return kernels_table(outcomes, merits)
 
 
 def _accuracies(
@@ -208,6 +237,10 @@ def _refuse_ignored(parsed: argparse.Namespace) -> None:
     """`--compare` prints tables only: refuse options that it would ignore, and certificates without a plan."""
     others = {"json": "json", "explain": "explain", "output": "output", "certify": "certify", "unknown": "solve"}
     ignored = [flag for name, flag in others.items() if getattr(parsed, name)]
+    if parsed.compare:
+        require_choice("--compare", parsed.compare, COMPARISONS)
+    if parsed.compare == KERNELS and parsed.plot is not None:
+        raise InvalidInputError("--plot has no effect with --compare kernels; leave it out.")
     if parsed.compare and ignored:
         raise InvalidInputError(f"--{ignored[0]} has no effect with --compare; run them one after the other.")
     if parsed.certify is not None and parsed.output is None and not parsed.json:

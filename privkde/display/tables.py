@@ -23,6 +23,7 @@ from privkde.learning.scoring import Accuracy
 
 if TYPE_CHECKING:
     from privkde.learning.decoding import Term
+    from privkde.learning.kernel_merits import KernelMerits
     from privkde.ledger.records import Charge, Quote, Standing, Use
     from privkde.protocol.model import DensityModel
     from privkde.protocol.parties import Analyzer
@@ -141,6 +142,45 @@ def models_table(outcomes: Sequence[Outcome], accuracies: Mapping[str, float]) -
         table.add_row(
             outcome.name, f"{messages:,.0f}", _number(record.noise_of_mean(noise, size)), of_moments, *accuracy
         )
+    return table
+
+
+def kernels_table(outcomes: Sequence[Outcome], merits: Mapping[str, KernelMerits]) -> Table:
+    """The same promise with each kernel: messages and, where a sample tells it, what users can judge."""
+    lines = ["Predicted errors are of densities that differ with the kernel: compare them for one kernel only."]
+    if merits:
+        lines.append(
+            "Wrong order: pairs of public rows whose published densities are not ordered as the exact ones. Outliers"
+            " found: chance that a row has a larger density than a vector mixed of the coordinates of many rows (one"
+            " half is guessing); in parentheses by exact densities. Bandwidth: median distance of two rows."
+        )
+    else:
+        lines.append("--sample FILE of public vectors X adds what can be compared: order of densities, outliers found.")
+    table = Table(
+        title="Kernels: the same promise for a density",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        caption="\n".join([*lines, *filter(None, [_refusals(outcomes)])]),
+        caption_justify="left",
+    )
+    table.add_column("kernel", no_wrap=True)
+    judged = ("bandwidth", "wrong order", "outliers found") if merits else ()
+    for name in ("messages", "predicted error", *judged):
+        table.add_column(name, justify="right")
+    for outcome in outcomes:
+        messages, error = outcome.messages_per_user, outcome.error
+        if messages is None or error is None:
+            table.add_row(outcome.name, "not possible")
+            continue
+        cells = [_number(messages), _number(error.total)]
+        if outcome.name in merits:
+            one = merits[outcome.name]
+            cells += [
+                "—" if one.bandwidth is None else _number(one.bandwidth),
+                f"{one.wrong_order:.1%}",
+                f"{one.outliers_found:.1%} ({one.outliers_found_exactly:.1%})",
+            ]
+        table.add_row(outcome.name, *cells)
     return table
 
 

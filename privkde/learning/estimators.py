@@ -47,8 +47,9 @@ class PrivateKDE(PrivateEstimator):
         "gaussian", "laplacian", "exponential", "inner-product" or "inner-product-signs".
     bitsum : str, default "rr"
         Protocol that counts bits: "rr", "3nb", "poisson", "negative-binomial", "pure", or "auto".
-    repetitions : int, default 768
-        Independent feature maps; without effect for "inner-product".
+    repetitions : int, optional
+        Independent feature maps; as many as dimensions, if left out, as in plans. More of them cost messages and make
+        the error of features smaller. Without effect for "inner-product".
     accountant : str, default "auto"
         Rung of the composition ladder that proves the promise.
     min_users : int, optional

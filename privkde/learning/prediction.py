@@ -57,7 +57,7 @@ def expected_error(
     )
     everybody = np.arange(sample.shape[0])
     exact = exact_densities(family, sample, [everybody], queries)[:, 0]
-    first, second = _moments(family, sample)
+    first, second = feature_moments(family, sample, everybody)
     features = family.query_features(admitted_queries(family, queries))
     squares = np.square(features, dtype=np.float64)
     facts = request.facts()
@@ -163,13 +163,13 @@ def _root(squared: Floats) -> float:
     return math.sqrt(float(np.mean(squared)))
 
 
-def _moments(family: LsqFamily, sample: Rows) -> tuple[Floats, Floats]:
-    """Mean and mean square of f_ij over the sample."""
+def feature_moments(family: LsqFamily, sample: Rows, index: Index) -> tuple[Floats, Floats]:
+    """Mean and mean square of f_ij over these rows of the sample."""
     bound, n_instances = family.facts.bound, family.facts.n_instances
 
     def work(part: Index, start: int) -> Floats:
         scaled = family.scaled_features(admitted(family, sample, part)).astype(np.float64)
         return np.stack([bound * np.sum(scaled, axis=0), bound**2 * np.sum(scaled**2, axis=0)])
 
-    first, second = np.sum(in_blocks(work, np.arange(sample.shape[0]), n_instances), axis=0) / sample.shape[0]
+    first, second = np.sum(in_blocks(work, index, n_instances), axis=0) / len(index)
     return first, second

@@ -87,8 +87,9 @@ class PrivateClassifier(LabeledEstimator):
         Others ("gaussian", "laplacian", "exponential", "inner-product-signs") rank classes by their density.
     bitsum : str, default "rr"
         Protocol that counts bits: "rr", "3nb", "poisson", "negative-binomial", "pure", or "auto".
-    repetitions : int, default 768
-        Independent feature maps; without effect for "inner-product".
+    repetitions : int, optional
+        Independent feature maps; as many as dimensions, if left out, as in plans. More of them cost messages and make
+        the error of features smaller. Without effect for "inner-product".
     accountant : str, default "auto"
         Rung of the composition ladder that proves the promise.
     min_users : int, optional

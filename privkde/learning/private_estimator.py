@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from accounting import Contract, InvalidInputError, Plan
 from accounting.kernels import KERNELS, kernel_named
+from accounting.mechanisms import BITSUMS
 from accounting.request import PlanRequest
 from privkde.display.progress import Tracker
 from privkde.draws.randomness import ByteStream
@@ -58,7 +59,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     epsilon: float | None = None
     delta: float = 1e-6
-    repetitions: int | None = 768
+    repetitions: int | None = None
     accountant: str = "auto"
     min_users: int | None = None
     dropout: float = 0.0
@@ -69,7 +70,7 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
     bias: float | None = None
     bound: float | None = None
     radius: float | None = None
-    noise_shape: int = 1
+    noise_shape: int | None = None
     excess_error: float | None = None
     allow_useless: bool = False
     outside: str = "reject"
@@ -233,6 +234,8 @@ class PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         first = model.announcements[0]
         request = first.plan.request.to_json()
         known = {name: request[name] for name in self.get_params() if name in request and name not in OF_LABELS}
+        if not BITSUMS[first.plan.bitsum].takes_noise_shape:
+            known["noise_shape"] = None  # documents say 1
         self.set_params(**known, bandwidth=first.bandwidth, projection=first.projection, public_seed=first.public_seed)
         self.n_features_in_ = model.dim
         if model.feature_names:

@@ -10,7 +10,8 @@ from typing import Any
 
 from accounting import Guarantee, InvalidInputError, Plan, PlanRequest, View, solve
 from accounting.choosing import silent
-from accounting.comparing import Outcome, compare_bitsums, compare_labels, compare_rungs
+from accounting.comparing import Outcome, compare_bitsums, compare_labels, compare_rungs, rung_names
+from accounting.mechanisms import BITSUMS
 from accounting.planning import plan_with_advice
 from accounting.releases.composing import finite, joint_profile, profile_of
 from accounting.releases.plan_curves import profile_curves
@@ -36,7 +37,7 @@ FALSE_POSITIVE_RATES = (0.01, 0.1)
 
 
 def compare_job(compare: Callable[[PlanRequest], list[Outcome]], request: PlanRequest) -> list[dict[str, Any]]:
-    """The same promise by every rung, by every bitsum protocol or, with classes, with both ways to protect labels."""
+    """The same promise by a rung, if it applies, by a bitsum protocol or, with classes, with both kinds of labels."""
     return [outcome.to_json() for outcome in compare(_bounded(request))]
 
 
@@ -150,11 +151,12 @@ def _bounded(request: PlanRequest) -> PlanRequest:
     return request
 
 
-COMPARED: dict[str, Callable[[PlanRequest], list[Outcome]]] = {
-    "rungs": compare_rungs,
-    "bitsums": compare_bitsums,
-    "labels": compare_labels,
+COMPARED: dict[str, dict[str, Callable[[PlanRequest], list[Outcome]]]] = {
+    "rungs": {name: partial(compare_rungs, certified=False, only=name) for name in rung_names()},
+    "bitsums": {name: partial(compare_bitsums, only=name) for name in BITSUMS},
+    "labels": {"both": compare_labels},
 }
+"""What a comparison holds, and the jobs of its rows."""
 READ: dict[str, Callable[[Ledger, LedgerRequest], dict[str, Any]]] = {
     "budgets": lambda ledger, _: _listed("budgets", ledger.budgets()),
     "standing": lambda ledger, request: ledger.standing(request.name or "").to_json(),
@@ -165,7 +167,11 @@ READ: dict[str, Callable[[Ledger, LedgerRequest], dict[str, Any]]] = {
 Job = tuple[Any, Callable[[Any], Any]]
 JOBS: dict[str, Job] = {
     "plan": (PlanRequest, lambda request: plan_with_advice(_bounded(request)).to_json()),
-    **{f"compare {group}": (PlanRequest, partial(compare_job, compare)) for group, compare in COMPARED.items()},
+    **{
+        f"compare {group} {name}": (PlanRequest, partial(compare_job, compare))
+        for group, rows in COMPARED.items()
+        for name, compare in rows.items()
+    },
     "estimate": (PlanRequest, estimate_job),
     "solve": (SolveRequest, lambda question: solve(**dataclasses.asdict(question)).to_json()),
     "profile": (ProfileRequest, profile_job),

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Request, Response
-from starlette.responses import JSONResponse
+from starlette.responses import StreamingResponse
 
 import privkde
 from accounting import PlanRequest
+from accounting.comparing import Outcome
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS
 from accounting.request import ACCOUNTANTS, LABELS
 from accounting.solving import SolveRequest
 from privkde.service import documents
 from privkde.service.jobs import COMPARED
-from privkde.service.problems import EVERYWHERE, EXCEEDED, INFEASIBLE, UNLIKE, WORK, described
+from privkde.service.problems import EVERYWHERE, EXCEEDED, INFEASIBLE, UNLIKE, WORK, Problem, described
 from privkde.service.reading import Reads, StrictRoute, example
 from privkde.service.requests import RELEASE, CertifyRequest, ComposeRequest, ProfileRequest
 
+COMPARED_AT_ONCE = 3
+"""Jobs of one comparison at work or waiting."""
 PLANNED = (*EVERYWHERE, *WORK, INFEASIBLE)
 planning = APIRouter(prefix="/v1/plan", tags=["planning"], route_class=StrictRoute, responses=described(*PLANNED))
 composition = APIRouter(tags=["composition"], route_class=StrictRoute, responses=described(*PLANNED, UNLIKE, EXCEEDED))
@@ -52,12 +56,69 @@ async def plan(request: Request, body: PlanBody) -> Response:
 
 @planning.post("/compare", response_model=documents.Comparison, summary="The same promise kept in several ways")
 async def compare(request: Request, body: PlanBody) -> Response:
-    """Every rung of the ladder, every bitsum protocol and both ways to protect labels, side by side."""
-    workers = request.app.state.workers
-    client = request.state.client
-    answers = await asyncio.gather(*(workers.run(f"compare {group}", body, client) for group in COMPARED))
-    groups = dict(zip(COMPARED, map(json.loads, answers), strict=True))
-    return JSONResponse({"schema": "privkde.comparison/1", **groups})
+    """Every rung of the ladder, every bitsum protocol and both ways to protect labels, without the last proof.
+
+    Rows are sent as they are ready, each group on lines of its own. One that takes too long is listed with that reason.
+    """
+    rows = _Rows(request, body)
+    try:
+        await rows.first()
+    except BaseException:
+        rows.stop()
+        raise
+    return StreamingResponse(rows.document(), media_type="application/json")
+
+
+class _Rows:
+    """The rows of a comparison, so many at a time computed as a comparison counts for."""
+
+    def __init__(self, request: Request, body: PlanRequest) -> None:
+        self._request, self._body = request, body
+        self._turns = asyncio.Semaphore(COMPARED_AT_ONCE)
+        self._tasks = {
+            group: {name: asyncio.create_task(self._row(group, name)) for name in names}
+            for group, names in COMPARED.items()
+        }
+
+    async def _row(self, group: str, name: str) -> list[dict[str, Any]]:
+        async with self._turns:
+            answer = await self._request.app.state.workers.run(
+                f"compare {group} {name}", self._body, self._request.state.client
+            )
+        found: list[dict[str, Any]] = json.loads(answer)
+        return found
+
+    async def first(self) -> None:
+        """Wait for the first row; a problem with it is one with the request."""
+        await next(iter(next(iter(self._tasks.values())).values()))
+
+    async def document(self) -> AsyncIterator[str]:
+        """The document, one line for each row."""
+        try:
+            yield '{"schema": "privkde.comparison/1"'
+            for group, tasks in self._tasks.items():
+                yield f',\n"{group}": ['
+                between = "\n"
+                for name, task in tasks.items():
+                    for row in await self._known(name, task):
+                        yield between + json.dumps(row, ensure_ascii=False, allow_nan=False)
+                        between = ",\n"
+                yield "\n]"
+            yield "}\n"
+        finally:
+            self.stop()
+
+    async def _known(self, name: str, task: asyncio.Task[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+        try:
+            return await task
+        except Problem as problem:
+            return [Outcome(name=name, request=self._body, protocol=None, refusal=problem.detail).to_json()]
+
+    def stop(self) -> None:
+        """Ask for no more rows."""
+        for tasks in self._tasks.values():
+            for task in tasks.values():
+                task.cancel()
 
 
 @planning.post("/solve", response_model=documents.Plan, summary="The smallest ε, n or I, or the most releases")

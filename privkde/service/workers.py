@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 import json
 import secrets
+import signal
 from collections import OrderedDict
 from collections.abc import Hashable
 from concurrent.futures import TimeoutError as OutOfTime
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from pebble import ProcessExpired, ProcessPool
@@ -24,6 +26,8 @@ from privkde.service.turns import Turns
 
 Answer = tuple[str | None, bytes]
 """The name of a problem's kind, or None, and a document."""
+READ_LATE = ("dp_accounting.pld.privacy_loss_distribution", "scipy.optimize", "scipy.signal", "scipy.stats")
+"""Modules that jobs read when they need them, and that take long to read."""
 SECONDS_TO_START = 60.0
 """For a worker that replaces one that was stopped, on a busy machine."""
 
@@ -129,8 +133,8 @@ class Workers:
     def _new_pool(self) -> ProcessPool:
         return ProcessPool(
             max_workers=self._settings.workers,
-            context=get_context("spawn"),
-            initializer=_limit_memory,
+            context=_quickly_replaced(),
+            initializer=_set_up_worker,
             initargs=[self._settings.memory_limit],
         )
 
@@ -176,7 +180,25 @@ def _answered(job: str, body: bytes) -> Answer:
     return kind, json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
 
 
-def _limit_memory(limit: int) -> None:
+def _quickly_replaced() -> BaseContext:
+    """How workers are started: as copies of a process that has read all modules, where the system can.
+
+    A worker that was stopped is then replaced at once. Reading modules takes seconds, in which whoever comes next
+    would wait for an extreme request of somebody else.
+    """
+    if "forkserver" not in get_all_start_methods():  # Windows
+        return get_context("spawn")
+    context = get_context("forkserver")
+    context.set_forkserver_preload([__name__, *READ_LATE])
+    return context
+
+
+def _set_up_worker(limit: int) -> None:
+    """In a worker: it ends at once when it is stopped, also within a long step, and takes no more memory than `limit`.
+
+    Pebble's own handler waits until the step is done, for seconds in which no other worker is given anything.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         import resource
     except ModuleNotFoundError:  # Windows has no such limit

@@ -50,7 +50,7 @@ def test_releases_of_some_instances_need_the_noise_of_one_release_of_all(account
 def test_squared_shifts_of_all_releases_add_up_and_their_coins_are_not_counted_on() -> None:
     once = Touched(groups=3, per_group=2, squared_shift=1.5, largest_shift=0.5, unit_ball=True)
     assert once.repeated(1) == once
-    assert once.repeated(4) == Touched(groups=12, per_group=2, squared_shift=6.0, largest_shift=0.5)
+    assert once.repeated(4) == Touched(groups=12, per_group=2, squared_shift=6.0, largest_shift=0.5, adaptive=True)
     assert Touched(groups=3, per_group=1).repeated(2).shift_budget == 6.0
     facts = PlanRequest(**{**TINY, "dim": 8}, kernel="inner-product", bound=1.0, releases=4).facts()
     assert facts.touched_once.unit_ball

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from accounting import InfeasibleError, InvalidInputError, PlanRequest, solve
+from accounting import InfeasibleError, InvalidInputError, PlanRequest, solve, solving
 from accounting.accuracy.density_error import sup_error_bound
 from accounting.choosing import choose, noise_of_a_class_mean, prediction
 
@@ -97,6 +97,24 @@ def test_message_limit_alone(repetitions: int) -> None:
 def test_bad_questions(arguments: dict[str, Any], match: str) -> None:
     with pytest.raises(InvalidInputError, match=match):
         solve(arguments.pop("unknown"), users=1_000, repetitions=16, **BASE, **arguments)
+
+
+def test_the_smallest_epsilon_takes_few_calibrations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bisection took 14, and two with a proof; an ε that is 0.5 % smaller is not enough."""
+    asked: dict[str, Any] = {"users": 30_000, "dim": 384, "kernel": "inner-product", "delta": 1e-6}
+    tried: list[bool] = []
+
+    def counted(request: PlanRequest, *say: Any, certified: bool = True) -> Any:
+        tried.append(certified)
+        return choose(request, *say, certified=certified)
+
+    monkeypatch.setattr(solving, "choose", counted)
+    found = solve("epsilon", target_error=0.02, **asked)
+    assert found.error.total <= 0.02
+    assert len(tried) <= 10
+    assert tried.count(True) == 1
+    less = PlanRequest(**asked, epsilon=0.995 * found.request.epsilon, allow_useless=True)
+    assert prediction(less, choose(less, certified=False)[0]).total > 0.02
 
 
 def test_unreachable_targets_say_what_is_missing() -> None:

@@ -17,6 +17,7 @@ from flint import ctx
 
 from accounting import Plan
 from verification.certified.balls import GUARD_BITS, ONE, ZERO, Ball, exact, total
+from verification.certified.complex_orders import Contour, contouring
 from verification.certified.composed_loss import LowerProfile
 from verification.certified.neighbors import Moves, Neighbors
 from verification.certified.noise_laws import TwoLaws, binomial, shifted
@@ -30,7 +31,7 @@ from verification.certified.squared_shifts import (
     any_data_cutting,
     coin_cutting,
 )
-from verification.certified.witness import FARTHEST, MOST_POINTS, Grid, Witness
+from verification.certified.witness import FARTHEST, MOST_POINTS, Contouring, Grid, Witness
 from verification.twins import mechanism_twin
 from verification.twins.mechanism_twin import MechanismTwin
 
@@ -38,6 +39,8 @@ TAIL_SHARE = 1e-11
 """Share of δ that mass outside the windows may cost."""
 POINTS_PER_DEVIATION, LEAST_POINTS = 32, 200
 """Points of a grid of losses in a standard deviation of one instance's loss, and at least."""
+MOVED_POINTS_PER_DEVIATION = 64
+"""The same for a bit that flips completely where bits move less: two grids lose a little each."""
 HEAVY = 0.1
 """An outcome of so much mass has its loss on the grid, so that connecting the dots costs nothing there."""
 FINEST_CELLS, WIDE = 1024, 16
@@ -107,7 +110,7 @@ def finest_cell(instance: Instance) -> int:
     return int(users / cells)
 
 
-def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
+def loss_grid(laws: TwoLaws, negligible: float, per_deviation: int = POINTS_PER_DEVIATION) -> Grid:
     """Fine enough for the deviation of the loss, and as far as losses of more than `negligible` mass go.
 
     If one outcome is heavy, its loss is a point of the grid.
@@ -129,7 +132,7 @@ def loss_grid(laws: TwoLaws, negligible: float) -> Grid:
     if end <= 0.0:
         return Grid(step=1.0, points=1)
     end, deviation = min(end, 0.99 * FARTHEST), math.sqrt(deviation / weight)
-    points = min(max(math.ceil(POINTS_PER_DEVIATION * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_POINTS)
+    points = min(max(math.ceil(per_deviation * end / max(deviation, 1e-300)), LEAST_POINTS), MOST_POINTS)
     step = end * (1.0 + 1e-12) / points
     heaviest, mass = max(sizes, key=operator.itemgetter(1))
     if mass >= HEAVY and heaviest > step:
@@ -209,14 +212,27 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
     if reach.squared_shift is None and reach.instances == 1:
         return Upper(lambda epsilon: _one_instance(instance, found.cell, exact(epsilon).exp()), instance, found)
     negligible = CERTAIN * delta / reach.instances
-    found = replace(found, grid=found.grid or loss_grid(instance.all_zero, negligible))
+    shift = exact(reach.largest_shift)
+    equal = reach.squared_shift is not None and reach.squared_shift * 1000 >= shift * shift * reach.instances * 999
+    finer = MOVED_POINTS_PER_DEVIATION if equal else POINTS_PER_DEVIATION
+    found = replace(found, grid=found.grid or loss_grid(instance.all_zero, negligible, finer))
     assert found.grid is not None
     grid = LossGrid.of(found.grid)
     tables = kinds(instance, grid, found.cell)
     if reach.squared_shift is None:
         return Upper(composed(tables, grid, reach.instances, TRIMMED * delta).delta, instance, found)
+    if equal:  # every bit may move as far as any
+        moved = instance.all_zero.mixed(shift, ZERO)
+        found = replace(found, moved_grid=found.moved_grid or loss_grid(moved, negligible))
+        assert found.moved_grid is not None
+        other = LossGrid.of(found.moved_grid)
+        kinds_moved = [way.moved(shift, grid, other) for table in tables for way in (table, table.reversed())]
+        return Upper(composed(kinds_moved, other, reach.instances, TRIMMED * delta).delta, instance, found)
     budget, corners = Budget(reach.squared_shift, reach.instances, reach.largest_shift), _corners(tables, grid)
-    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta))
+    fixed = plan.request.releases == 1  # the shifts of a later release may depend on what an earlier one showed
+    if fixed and (contour := _contour(corners, budget, delta, found)) is not None:
+        return Upper(contour[0].delta, instance, replace(found, contour=contour[1]))
+    found = replace(found, cutting=found.cutting or any_data_cutting(corners, budget, delta)[1])
     assert found.cutting is not None
     any_data, coins = AnyData.of(corners, budget, found.cutting), Coins.of(instance.twin.n_users)
     if not reach.unit_ball or coins.number < 1:
@@ -230,6 +246,20 @@ def upper(plan: Plan, reach: Neighbors, delta: float, given: Witness | None = No
     assert found.coin_cutting is not None
     ball = UnitBall(corners, AnyData.of(of_coins, budget, found.coin_cutting), coins.failure)
     return Upper(lambda epsilon: any_data.delta(epsilon).min(ball.delta(epsilon)), instance, found)
+
+
+def _contour(corners: Corners, budget: Budget, delta: float, found: Witness) -> tuple[Contour, Contouring] | None:
+    """Theorem 3 where it is the witness's choice; or where it proves more than Theorem 1 may, and nothing is chosen."""
+    if found.contour is not None:
+        return Contour.of(corners, budget, found.contour), found.contour
+    if found.cutting is not None or (chosen := contouring(corners, budget, delta)) is None:
+        return None
+    likely, where = chosen
+    moments, _ = any_data_cutting(corners, budget, delta)
+    if not likely < moments:
+        return None
+    contour = Contour.of(corners, budget, where)
+    return (contour, where) if contour.epsilon(delta) < moments else None
 
 
 def _corners(tables: list[Table], grid: LossGrid) -> Corners:

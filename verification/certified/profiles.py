@@ -56,6 +56,20 @@ class LossGrid:
             sticks[i] = one - self.growth[i] * zero + missing
         return sticks
 
+    def between(self, sticks: Balls, gamma: Ball) -> Ball:
+        """A bound on the stick at any γ ≥ 1: by the chord of the points on either side.
+
+        Where they cannot be told, and beyond the last point: by an earlier point, whose stick is not smaller.
+        """
+        n, guess = self.n_steps, math.log(max(float(gamma), 1.0)) / self.step
+        at = int(min(guess, n))
+        while at > 0 and not gamma >= self.growth[at]:
+            at -= 1
+        if at == n or not self.growth[at] <= gamma <= self.growth[at + 1]:
+            return sticks[at]
+        share = (gamma - self.growth[at]) / (self.growth[at + 1] - self.growth[at])
+        return sticks[at] + share * (sticks[at + 1] - sticks[at])
+
     def _place(self, one: Ball, zero: Ball) -> tuple[int, Ball]:
         """The last point whose e^ε is at most one/zero (−1 if there is none), and `one`, perhaps enlarged."""
         if one < zero:
@@ -92,6 +106,20 @@ class Table:
     def joined(self, other: Table) -> Table:
         """The pointwise supremum, which is the table of one pair that dominates both."""
         return Table(_largest([self.forward, other.forward]), _largest([self.backward, other.backward]))
+
+    def moved(self, shift: Ball, grid: LossGrid, finer: LossGrid) -> Table:
+        """((1 − t)Q + tP, Q) for the pair (P, Q) of this table on `grid`, at the points of another one.
+
+        H_γ is t·H_{γ'}(P‖Q) with γ' = 1 + (γ − 1)/t and, reversed, tγκ·H_{1/κ}(Q‖P) with κ = 1 − (1 − 1/γ)/t, or 0
+        where κ is not positive. Source: docs/proofs/geometric.md, Lemma 1.
+        """
+        forward, backward = [], []
+        for gamma in finer.growth:
+            forward.append(shift * grid.between(self.forward, ONE + (gamma - ONE) / shift))
+            left = ONE - (ONE - ONE / gamma) / shift
+            value = grid.between(self.backward, ONE / left) if left > ZERO else self.backward[-1]
+            backward.append(shift * gamma * left.max(ZERO) * value)
+        return Table(forward, backward)
 
     def certainly_below(self, other: Table) -> bool:
         """Whether `other` dominates this pair for certain."""

@@ -285,8 +285,8 @@ class AnyData:
         return self.spent + best.exp()
 
 
-def any_data_cutting(corners: Corners, budget: Budget, delta: float) -> Cutting:
-    """The order and the cut that promise the least ε at δ."""
+def any_data_cutting(corners: Corners, budget: Budget, delta: float) -> tuple[float, Cutting]:
+    """About the least ε at δ, and the order and the cut that promise it."""
     best, infinite = (math.inf, 2.0, Cut(0.0, 0.0)), float(corners.infinite * budget.summed)
     affordable = [way for way in CUTS if (1.0 - way[0]) * delta > infinite]
     if not affordable:
@@ -294,8 +294,8 @@ def any_data_cutting(corners: Corners, budget: Budget, delta: float) -> Cutting:
     for share, linear in affordable or CUTS:
         cut, left = Cut.spending(share * delta, linear, budget), (1.0 - share) * delta - infinite
         best = min(best, _best_order(corners, budget, cut, left), key=lambda one: one[0])
-    _, order, cut = best
-    return Cutting(orders=(order,), square=cut.square, linear=cut.linear)
+    epsilon, order, cut = best
+    return epsilon, Cutting(orders=(order,), square=cut.square, linear=cut.linear)
 
 
 def _best_order(corners: Corners, budget: Budget, cut: Cut, left: float) -> tuple[float, float, Cut]:

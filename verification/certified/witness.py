@@ -47,6 +47,22 @@ class Cutting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Contouring:
+    """Theorem 3: the real part of orders, the mass that shifts may lose, about the deviation of the composed loss."""
+
+    order: float
+    square: float
+    linear: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        require_real("order", self.order, low=1.0, high=1e6)
+        require_real("square", self.square, low=0.0, high=1.0, low_open=False)
+        require_real("linear", self.linear, low=0.0, high=1.0, low_open=False)
+        require_real("deviation", self.deviation, low=0.0, high=1e6)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
     """Where the theorems are evaluated."""
 
@@ -59,6 +75,10 @@ class Witness:
     """Width of the finest cells of the others' data."""
     cutting: Cutting | None = None
     """Theorem 1, for squared shifts."""
+    contour: Contouring | None = None
+    """Theorem 3, which takes its place where it proves more."""
+    moved_grid: Grid | None = None
+    """For bits that all move by the same shift."""
     coin_grid: Grid | None = None
     coin_cutting: Cutting | None = None
     """Theorem 2, for the instances in which others toss coins."""
@@ -78,11 +98,13 @@ class Witness:
     def from_json(data: Mapping[str, Any]) -> Witness:
         """Inverse of `to_json`."""
         fields = dict(data)
-        for name in ("grid", "coin_grid"):
+        for name in ("grid", "coin_grid", "moved_grid"):
             if name in fields:
                 fields[name] = Grid(**fields[name])
         for name in ("cutting", "coin_cutting"):
             if name in fields:
                 cutting = dict(fields[name])
                 fields[name] = Cutting(orders=tuple(cutting.pop("orders")), **cutting)
+        if "contour" in fields:
+            fields["contour"] = Contouring(**fields["contour"])
         return Witness(**fields)

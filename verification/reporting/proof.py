@@ -107,7 +107,7 @@ def _certified(plan: Plan, bounds: CertifiedBounds, *, refuted: bool) -> ProofSu
         vector = Bracket(of="the vector alone", claimed=bounds.claimed, upper=bounds.upper, lower=people.lower)
         brackets.append(vector)
     covered = Bracket(
-        of="all bits that the accountant covers",
+        of="the worst bits that the noise is planned for",
         claimed=bounds.claimed,
         upper=bounds.upper,
         lower=proved.get("covered_epsilon"),

@@ -4,7 +4,8 @@ import { make } from "./charts.js";
 import { showAgainst, showCertificate, showComparison, showPlan, showProfile, showProof } from "./results.js";
 import { ACCOUNTANTS, LABELS, counted, exact, shown } from "./words.js";
 
-const DEBOUNCE = 300;
+const DEBOUNCE = 100;
+const HEAD_START = 0.2; // seconds that a plan waits for its estimate, which is quick and no promise
 const IN_FLIGHT = 2;
 const RETRIES = 5;
 const REST = 1; // seconds without a change, after which a plan is worth a proof
@@ -51,7 +52,8 @@ const pause = (seconds, signal) => new Promise((resolve, reject) => {
 });
 
 /** The text of an answer; asks again while the service is busy, or has enough of this client's to do. */
-async function ask(path, body, signal) {
+/** The answer's text; `arrived` is called with what there is of it, if it comes in parts. */
+async function ask(path, body, signal, arrived) {
   const options = body === undefined ? { signal } : { method: "POST", headers: { "Content-Type": "application/json" }, body, signal };
   for (let tries = 0; ; tries += 1) {
     let response;
@@ -61,11 +63,32 @@ async function ask(path, body, signal) {
       if (error.name === "AbortError") throw error;
       throw new Refusal({ detail: "the service does not answer; is it still running?" });
     }
-    const text = await response.text();
+    const text = response.ok && arrived ? await inParts(response, arrived) : await response.text();
     if (response.ok) return text;
     if (![429, 503].includes(response.status) || tries >= RETRIES) throw new Refusal(parsed(text));
     await pause(Number(response.headers.get("Retry-After")) || 2, signal);
   }
+}
+
+async function inParts(response, arrived) {
+  let text = "";
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return text;
+    text += value;
+    arrived(text);
+  }
+}
+
+/** The rows of a comparison that have arrived as whole lines. */
+function begun(text) {
+  const lines = text.slice(0, text.lastIndexOf("\n") + 1).trimEnd().replace(/,$/, "");
+  for (const end of ["]}", "}"]) {
+    const found = parsed(lines + end);
+    if (found.schema) return found;
+  }
+  return {};
 }
 
 function parsed(text) {
@@ -245,8 +268,12 @@ async function refresh() {
   const { signal } = controller;
   try {
     const body = request();
+    const asked = JSON.stringify(body);
+    let planned = false;
     busy("Planning…");
-    const text = await ask("v1/plan", JSON.stringify(body), signal);
+    await Promise.race([foreseen(asked, signal, () => !planned), pause(HEAD_START, signal)]);
+    const text = await ask("v1/plan", asked, signal);
+    planned = true;
     if (signal.aborted) return;
     const plan = JSON.parse(text);
     last = { plan, text, body };
@@ -269,6 +296,18 @@ async function refresh() {
     idle(last ? "What is shown is for earlier values." : "No plan yet.");
     at("download").disabled = at("download-proof").disabled = true;
     if (!proof) showProof("late", "not proved");
+  }
+}
+
+/** First numbers, without the last proof: shown while the plan is on its way. A refusal is the plan's to say. */
+async function foreseen(asked, signal, waiting) {
+  try {
+    const first = JSON.parse(await ask("v1/plan/estimate", asked, signal));
+    if (signal.aborted || !waiting() || first.refusal !== null) return;
+    const numbers = `predicted error ${shown(first.predicted_rmse)}, ${shown(first.messages_per_user)} messages per user`;
+    busy(`Estimate: ${numbers}. Planning…`);
+  } catch (error) {
+    if (!(error instanceof Refusal) && error.name !== "AbortError") throw error;
   }
 }
 
@@ -376,7 +415,12 @@ async function compare() {
   at("compare-problem").hidden = true;
   let status = "";
   try {
-    const text = await ask("v1/plan/compare", JSON.stringify(request()), controller.signal);
+    const arrived = (text) => {
+      if (controller.signal.aborted) return;
+      showComparison(begun(text), last?.plan);
+      stale([at("comparison")], false);
+    };
+    const text = await ask("v1/plan/compare", JSON.stringify(request()), controller.signal, arrived);
     if (controller.signal.aborted) return;
     showComparison(JSON.parse(text), last?.plan);
     stale([at("comparison")], false);

@@ -21,7 +21,13 @@ from accounting.mechanisms import (
     RandomizedResponse,
     ThreeNegativeBinomial,
 )
-from accounting.numerics.calibration import CERTIFIED_TOLERANCE, SEARCH_TOLERANCE, least_noise
+from accounting.numerics.calibration import (
+    CERTIFIED_TOLERANCE,
+    SEARCH_TOLERANCE,
+    TURNING_PRECISION,
+    falling_root,
+    least_noise,
+)
 from tests.strategies import searched
 
 PROMISE = 0.999
@@ -302,3 +308,30 @@ def test_pure_divides_epsilon() -> None:
     found = target.design(Pure, 100)
     assert found.epsilon_target == 1.5
     assert holds(found, target)
+
+
+# --- the smallest value that is enough ----------------------------------------------------------------------------
+
+
+@given(st.floats(1e-3, 100.0), st.floats(0.3, 3.0), st.floats(1e-3, 100.0))
+def test_a_falling_root_is_found_in_few_steps(root: float, slope: float, guess: float) -> None:
+    asked: list[float] = []
+
+    def excess(value: float) -> float:
+        asked.append(value)
+        return slope * math.log(root / value) * (1.0 + 0.2 * math.sin(math.log(value)))
+
+    found = falling_root(excess, 1e-3, 100.0, guess=guess)
+    assert found is not None
+    assert root * (1.0 - 1e-12) <= found <= root * (1.0 + TURNING_PRECISION) + 1e-12 or found == 1e-3
+    assert all(1e-3 * (1.0 - 1e-12) <= value <= 100.0 * (1.0 + 1e-12) for value in asked)
+    assert len(asked) <= 25
+
+
+def test_a_falling_root_beyond_the_ends() -> None:
+    assert falling_root(lambda _: 1.0, 1e-3, 100.0, guess=1.0) is None
+    assert falling_root(lambda _: math.inf, 1e-3, 100.0, guess=1.0) is None
+    assert falling_root(lambda _: -1.0, 1e-3, 100.0, guess=1.0) == pytest.approx(1e-3)
+    found = falling_root(lambda value: math.inf if value < 5.0 else -1.0, 1e-3, 100.0, guess=1.0)
+    assert found is not None
+    assert 5.0 <= found <= 5.0 * (1.0 + TURNING_PRECISION)

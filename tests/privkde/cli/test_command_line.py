@@ -113,6 +113,24 @@ def test_compare_lists_rungs_that_do_not_apply(capsys: pytest.CaptureFixture[str
     assert "published" in capsys.readouterr().out
 
 
+def test_compare_kernels_tells_order_and_outliers_of_a_sample(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "sample.npz", X=np.random.default_rng(0).normal(size=(60, 4)) / 4.0)
+    options = ["--compare", "kernels", "--accountant", "basic"]
+    request = ["plan", "--users", "1000", "--dim", "4", "--epsilon", "4", "--delta", "1e-6"]
+    assert main([*request, *options]) == 0
+    bare = capsys.readouterr().out
+    assert "Wrong order" not in bare
+    assert "adds what can be compared" in " ".join(bare.split())
+    assert main([*request, *options, "--sample", str(tmp_path / "sample.npz")]) == 0
+    judged = capsys.readouterr().out
+    for kernel in ("gaussian", "inner-product", "inner-product-signs", "laplacian", "exponential"):
+        assert kernel in judged
+    assert "Wrong order" in judged
+    assert judged.count("%") >= 15
+
+
 def test_compare_predicts_accuracy_on_data_like_a_sample(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Arrays are called `X` or `X_train`, `y` or `y_train`."""
     labels = np.arange(200) % 2
@@ -209,6 +227,9 @@ def test_shares_may_be_percentages_and_releases_are_named(capsys: pytest.Capture
         (["--plot", "/nonexistent/plan.svg"], "does not exist"),
         (["--target-error", "0.1"], "--solve"),
         (["--compare", "--json"], "--json has no effect with --compare"),
+        (["--compare", "colors"], "--compare='colors'"),
+        (["--compare", "kernels", "--plot", "kernels.png"], "--plot has no effect"),
+        (["--compare", "kernels", "--classes", "2"], "classes"),
         (["--compare", "--sample", "public.npz"], "add --classes"),
         (["--solve", "delta"], "--solve='delta'"),
         (["--dropout", "100%"], "'100%' must be at least 0% and below 100%"),

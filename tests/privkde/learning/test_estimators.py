@@ -17,10 +17,20 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from accounting import Adjacency, Contract, Guarantee, InfeasibleError, InvalidInputError, PrivkdeError, View
+from accounting import (
+    Adjacency,
+    Contract,
+    Guarantee,
+    InfeasibleError,
+    InvalidInputError,
+    PlanRequest,
+    PrivkdeError,
+    View,
+)
 from accounting.kernels import KERNELS
 from accounting.mechanisms import BITSUMS, LabelResponse
 from privkde import PrivateClassifier, PrivateKDE, PrivateKDEClassifier
+from privkde.cli import build_parser
 from privkde.learning.labeled_estimator import UndeclaredClassesWarning
 from privkde.protocol.model import DensityModel
 from privkde.protocol.rounds import ExcludedClassWarning
@@ -130,12 +140,12 @@ def test_the_documented_calls_of_the_classifier(tmp_path: Path) -> None:
 
 def test_the_documented_defaults() -> None:
     documented = {
-        "kernel": "gaussian", "bitsum": "rr", "epsilon": None, "delta": 1e-6, "repetitions": 768, "accountant": "auto",
+        "kernel": "gaussian", "bitsum": "rr", "epsilon": None, "delta": 1e-6, "repetitions": None, "accountant": "auto",
         "min_users": None, "dropout": 0.0, "colluders": 0.0, "insecure_seed": None,
     }  # fmt: skip
     also = {"label_epsilon": None, "classes": None, "rule": "density", "small_classes": "refuse"}
     shared = {
-        "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "radius": None, "noise_shape": 1,
+        "bandwidth": 1.0, "projection": None, "bias": None, "bound": None, "radius": None, "noise_shape": None,
         "excess_error": None, "allow_useless": False, "outside": "reject", "path": "aggregated",
         "public_seed": None, "engine": None, "verbose": False,
     }  # fmt: skip
@@ -161,6 +171,16 @@ def test_a_radius_is_for_records_and_in_bandwidths(path: str, tmp_path: Path) ->
     loaded = PrivateKDE.load(tmp_path / "model")
     assert (loaded.radius, loaded.bandwidth) == (0.5, 3.0)
     assert loaded.density(far).tolist() == short.density(far).tolist()
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "laplacian", "inner-product"])
+def test_what_is_left_out_means_the_same_to_estimators_and_planner(kernel: str) -> None:
+    """Seen before: 768 maps if fitted, and as many as dimensions if planned."""
+    asked: dict[str, Any] = {"kernel": kernel, "epsilon": 2.0, "delta": 1e-6}
+    fitted = PlanRequest(**PrivateKDE(**asked)._request(5), users=100)
+    assert fitted == PlanRequest(**asked, dim=5, users=100)
+    parsed = build_parser().parse_args(["plan", "--users", "100", "--dim", "5", "--epsilon", "2", "--delta", "1e-6"])
+    assert parsed.repetitions is None is PrivateKDE().repetitions
 
 
 def test_data_may_be_given_by_name() -> None:

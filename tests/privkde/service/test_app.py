@@ -20,13 +20,14 @@ from starlette.testclient import TestClient
 from accounting import Adjacency, Guarantee, PlanRequest, Release, View, plan_budget, solve
 from accounting.checking import disproved, read_proof
 from accounting.fields import fields_of
+from accounting.mechanisms import BITSUMS
 from accounting.releases.profile_points import Profile
 from accounting.releases.release import ROUNDING
 from accounting.solving import SolveRequest
 from privkde.service import Settings, create_app
 from privkde.service.planner_page import FILES
 from privkde.service.planning_routes import SMALL
-from privkde.service.problems import KINDS, MEDIA_TYPE
+from privkde.service.problems import KINDS, MEDIA_TYPE, TOO_SLOW, Problem
 from privkde.service.protection import SECURITY_HEADERS
 from privkde.service.requests import RELEASE, BudgetRequest, ComposeRequest, GuaranteeRequest, ReleaseRequest
 from privkde.service.workers import Answer, as_text, content_key
@@ -587,3 +588,39 @@ def test_a_plan_can_be_charged(client: TestClient, asked: dict[str, Any]) -> Non
         plan["instance"]["parameters"][name] *= 0.5
     altered = client.post(charges, json={"name": "a", "plan": plan}, headers=headers)
     assert "altered" in problem(altered, "invalid-input")["detail"]
+
+
+def test_a_comparison_comes_row_by_row(client: TestClient) -> None:
+    """Every row is a line of its own, in the order of the document; the certified plan is as good as its row."""
+    answer = client.post("/v1/plan/compare", json=SMALL)
+    lines = [line.strip().rstrip(",") for line in answer.text.splitlines()]
+    rows = [json.loads(line) for line in lines if line.startswith('{"name"')]
+    whole = answer.json()
+    assert rows == [row for group in ("rungs", "bitsums", "labels") for row in whole[group]]
+    assert [row["name"] for row in whole["bitsums"]] == list(BITSUMS)
+    assert "content-length" not in answer.headers
+    (own,) = (row for row in whole["rungs"] if row["name"] == "basic")
+    planned = client.post("/v1/plan", json={**SMALL, "accountant": "basic"}).json()
+    assert own["bitsum_rmse"] == pytest.approx(planned["error"]["bitsum_rmse"], rel=2e-3)
+
+
+def test_a_row_that_takes_too_long_is_listed_with_that_reason(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the attack: a request none of whose first rows can be had is a problem, and nothing else."""
+    workers = client.app.state.workers  # type: ignore[attr-defined]
+    run, refused = workers.run, "compare bitsums poisson"
+
+    async def slow(job: str, *further: Any, **options: Any) -> bytes:
+        if job == refused:
+            raise Problem(TOO_SLOW, "it took more than 60 s; ask for less.")
+        found: bytes = await run(job, *further, **options)
+        return found
+
+    monkeypatch.setattr(workers, "run", slow)
+    rows = {row["name"]: row for row in client.post("/v1/plan/compare", json=SMALL).json()["bitsums"]}
+    assert rows["poisson"]["refusal"] == "it took more than 60 s; ask for less."
+    assert rows["poisson"]["noise"] is None
+    assert rows["rr"]["refusal"] is None
+    refused = "compare rungs paper"
+    assert client.post("/v1/plan/compare", json=SMALL).status_code == 504

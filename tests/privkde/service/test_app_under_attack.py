@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,7 +21,7 @@ from privkde.service import Settings, create_app
 from privkde.service.planning_routes import SMALL
 from privkde.service.problems import INVALID, TOO_LARGE, TOO_MANY, Kind
 from privkde.service.reading import FEW_BYTES, FEW_VALUES, MOST_VALUES, json_object
-from privkde.service.workers import Answer, Workers
+from privkde.service.workers import READ_LATE, Answer, Workers
 
 pytestmark = pytest.mark.anyio
 ATTACKER, HONEST, THIRD = "203.0.113.1", "203.0.113.2", "203.0.113.3"
@@ -317,3 +320,23 @@ async def test_a_body_of_too_many_values_is_refused_before_it_is_read(
         refused = await client.post("/v1/plan", content=body, headers={"Content-Type": "application/json"})
     require_refused(refused, TOO_LARGE)
     assert not work.asked
+
+
+def _as_it_is() -> tuple[bool, set[str]]:
+    """In a worker: whether it ends at once when it is stopped, and which modules were read before its first job."""
+    return signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, set(sys.modules)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="workers are started from nothing there")
+def test_a_stopped_worker_is_replaced_at_once() -> None:
+    """The attack: plans with δ = 1e-299 were stopped after their short limit, and others waited for new workers.
+
+    A worker went on to the end of its step meanwhile, and its successor read modules for seconds.
+    """
+    workers = Workers(Settings(workers=1))
+    try:
+        ends, known = workers._pool.schedule(_as_it_is).result(60.0)
+    finally:
+        workers.stop()
+    assert ends
+    assert known >= {"privkde.service.jobs", *READ_LATE}

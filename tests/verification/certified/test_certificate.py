@@ -80,8 +80,8 @@ LESS = [
     ("poisson", "total_mean", 0.99),
     ("negative-binomial", "shape", 0.99),
     ("3nb", "continue_probability", 0.99),
-    ("shifts", "total_mean", 0.97),
-    ("held", "total_mean", 0.97),
+    ("shifts", "total_mean", 0.93),
+    ("held", "total_mean", 0.93),
     ("pure", "silence_probability", 0.9),
     ("pure", "noise_epsilon", 1.1),
 ]

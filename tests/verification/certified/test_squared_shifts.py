@@ -89,7 +89,7 @@ SYSTEMS = [
 def test_theorem_1_is_never_below_enumeration(system: Any, delta: float) -> None:
     n_users, flip, instances, square, steps, largest = system
     corners, budget = corners_of(n_users, flip), budget_of(square, instances, largest)
-    bound = AnyData.of(corners, budget, any_data_cutting(corners, budget, delta))
+    bound = AnyData.of(corners, budget, any_data_cutting(corners, budget, delta)[1])
     exact_ones = [pair for pair in systems(n_users, flip, instances, square, steps)]
     assert len(exact_ones) > 3
     assert bounded(bound, exact_ones)

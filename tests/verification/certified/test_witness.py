@@ -21,6 +21,8 @@ WHOLE: dict[str, Any] = {
     "cutting": CUTTING,
     "coin_grid": {"step": 0.02, "points": 100},
     "coin_cutting": CUTTING,
+    "contour": {"order": 11.5, "square": 1e-9, "linear": 0.0, "deviation": 0.4},
+    "moved_grid": {"step": 0.005, "points": 300},
 }
 
 
@@ -46,6 +48,7 @@ def replaced(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
 NUMBERS = [
     ("bits",), ("tail",), ("cell",), ("grid", "step"), ("grid", "points"), ("coin_grid", "points"),
     ("cutting", "orders", 0), ("cutting", "square"), ("coin_cutting", "linear"),
+    ("contour", "order"), ("contour", "deviation"), ("moved_grid", "step"),
 ]  # fmt: skip
 NEVER = [math.nan, math.inf, -math.inf, -1, 10**400, "12", None, [], {}, [1.0], True]
 

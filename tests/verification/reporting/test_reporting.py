@@ -378,7 +378,7 @@ def test_claimed_and_both_proved_bounds_are_in_one_table() -> None:
     report = found_by(run(), {"certified-bound": certified(0.99876543, lower_epsilon=0.5, covered_epsilon=0.98765499)})
     assert [one.cells for one in report.proof.brackets] == [
         ("a person's record", "1", "0.99877", "0.5"),
-        ("all bits that the accountant covers", "1", "0.99877", "0.98765"),
+        ("the worst bits that the noise is planned for", "1", "0.99877", "0.98765"),
     ]
     assert "a person's record 1 0.99877 0.5" in Page(page.render(report)).text
 
