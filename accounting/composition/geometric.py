@@ -332,13 +332,13 @@ class Geometric(Rung):
         )
 
     def group_for(self, touched: Touched) -> int | None:
-        """Where squared shifts add up to at most half the number of bits.
+        """Where squared shifts add up to at most three quarters of the number of bits.
 
         Below an eighth, what its conversion loses cannot matter, and it is tried before `pld`.
         """
         if touched.shift_budget <= touched.total / 8.0:
             return 0
-        return 1 if touched.shift_budget <= touched.total / 2.0 else None
+        return 1 if touched.shift_budget <= 0.75 * touched.total else None
 
     def assumed(self, facts: KernelFacts) -> tuple[str, ...]:
         """Theorem 2 counts on the others' records, too. Source: docs/proofs/geometric.md."""
