@@ -161,7 +161,8 @@ class Interval:
         if power > 0.0 or self.allowed == 0.0:
             return np.asarray(unit)
         least = 1.0 + self.above * float(self.gains[-1])
-        return np.asarray(unit + self.allowed * (max(1.0, least**power) if least > 0.0 else math.inf))
+        finite = least > 0.0 and power * math.log(least) < -LOWEST_LOG
+        return np.asarray(unit + self.allowed * (max(1.0, least**power) if finite else math.inf))
 
     def logs(self, shift: float) -> Array:
         """ln(1 + tĝ)."""
