@@ -171,7 +171,7 @@ class Interval:
         """A bound on E_Q[(1 + tĝ)^ρ (ln(1 + tĝ) − ct)²]/t² for all t inside, with the c that suits it."""
         ends = [(self.gains if t == 0.0 else self.logs(t) / t, self.logs(t)) for t in (self.below, self.above)]
         masses = self.lower * np.exp(np.maximum(power * ends[0][1], power * ends[1][1]))
-        center = float(masses @ ends[1][0]) / float(np.sum(masses))
+        center = masses @ ends[1][0] / np.sum(masses)  # nan if there is none
         return float(masses @ np.maximum((ends[0][0] - center) ** 2, (ends[1][0] - center) ** 2))
 
     def derivative(self, power: float, order: int) -> float:

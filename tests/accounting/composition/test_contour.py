@@ -199,8 +199,9 @@ def test_a_spread_that_is_no_number_bounds_nothing(monkeypatch: pytest.MonkeyPat
     [
         (PoissonNoise(n_users=2608, total_mean=14.218650225393604), 39, 39.0, 4.130992088952907e-05),
         (RandomizedResponse(n_users=5248, flip_probability=0.004208796824941194), 2, 0.014395715790677376, 0.06008),
+        (RandomizedResponse(n_users=2, flip_probability=1e-4), 10, 1e-12, 1e-3),
     ],
-    ids=["no mass left", "overflow"],
+    ids=["no mass left", "overflow", "all moments vanish"],
 )
 def test_cuts_that_leave_next_to_nothing_of_an_outcome(law: Any, total: int, square: float, delta: float) -> None:
     """What is cut may weigh more than a double holds: then nothing is claimed, and nothing fails."""
