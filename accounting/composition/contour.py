@@ -160,9 +160,8 @@ class Interval:
         power = float(powers[0].real)
         if power > 0.0 or self.allowed == 0.0:
             return np.asarray(unit)
-        least = 1.0 + self.above * float(self.gains[-1])
-        finite = least > 0.0 and power * math.log(least) < -LOWEST_LOG
-        return np.asarray(unit + self.allowed * (max(1.0, least**power) if finite else math.inf))
+        least = np.maximum(1.0 + self.above * self.gains[-1], 0.0)
+        return np.asarray(unit + self.allowed * np.maximum(1.0, np.power(least, power)))
 
     def logs(self, shift: float) -> Array:
         """ln(1 + tĝ)."""
@@ -172,7 +171,7 @@ class Interval:
         """A bound on E_Q[(1 + tĝ)^ρ (ln(1 + tĝ) − ct)²]/t² for all t inside, with the c that suits it."""
         ends = [(self.gains if t == 0.0 else self.logs(t) / t, self.logs(t)) for t in (self.below, self.above)]
         masses = self.lower * np.exp(np.maximum(power * ends[0][1], power * ends[1][1]))
-        center = float(masses @ ends[1][0]) / float(np.sum(masses))
+        center = masses @ ends[1][0] / np.sum(masses)  # nan if there is none
         return float(masses @ np.maximum((ends[0][0] - center) ** 2, (ends[1][0] - center) ** 2))
 
     def derivative(self, power: float, order: int) -> float:
@@ -208,7 +207,7 @@ def spectrum(
             for interval, moments in zip(intervals, _moments(intervals, powers, frequencies), strict=True):
                 require_time()
                 unit = interval.unit(powers, infinite)
-                spread = max(spread, interval.spread(power))
+                spread = float(np.maximum(spread, interval.spread(power)))  # nan stays
                 if interval.below == 0.0:
                     rates = np.maximum(rates, _lowest(interval, moments, powers, unit))
                     units = np.maximum(units, unit)
@@ -244,6 +243,8 @@ def _moments(intervals: Sequence[Interval], powers: Complex, frequencies: Freque
         gains = np.append(intervals[longest].gains[:-1], caps)
         logs = np.maximum(np.log1p(t * gains), LOWEST_LOG)
         size = np.exp(powers[0].real * logs)
+        if powers[0].real < 0.0:
+            size[logs <= LOWEST_LOG] = math.inf
         weights = np.zeros((len(gains), 2 * len(users)))
         for column, i in enumerate(users):
             kept = len(intervals[i].gains) - 1

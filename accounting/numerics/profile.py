@@ -204,7 +204,9 @@ class ProfileTable:
         1/γ' = 1 − (1 − 1/γ)/t, or 0 where that is not positive. Source: docs/proofs/geometric.md, Lemma 1.
         """
         epsilon = np.arange(grid.n_steps + 1) * grid.step
-        left = np.maximum(1.0 + np.expm1(-epsilon) / shift, 0.0)
+        still = 1.0 - shift  # exact for shifts from one half on, where the other way would cancel
+        left = (np.exp(-epsilon) - still) / shift if shift >= 0.5 else 1.0 + np.expm1(-epsilon) / shift
+        left = np.maximum(left, 0.0)
         with np.errstate(divide="ignore"):
             forward = shift * self._at(self.forward, np.log1p(np.expm1(epsilon) / shift))
             backward = shift * np.exp(epsilon) * left * self._at(self.backward, -np.log(left))

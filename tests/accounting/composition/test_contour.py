@@ -176,19 +176,54 @@ def test_the_spectrum_bounds_every_shift_and_frequency(partition: str) -> None:
     assert spectrum_holds(module)
 
 
+@pytest.mark.parametrize("order", [1.2, 1.9, 5.0, 40.0])
+def test_an_outcome_that_only_one_law_has_is_cut_or_nothing_is_claimed(order: float) -> None:
+    """At t = 1 its likelihood ratio is infinite, and so are all moments, also of orders near 1."""
+    lower = np.array([0.5, 0.5 - 1e-6, 1e-6])
+    loss, touched = loss_of(np.array([0.6, 0.4, 0.0]), lower), touching(4, 2.0)
+    assert loss.infinite > 1e-7
+    for cut, finite in ((Cut(0.0, 0.0), False), (Cut(1e-4, 1e-4), True)):
+        found = spectrum(remainders(loss), loss.infinite, touched, cut, order)
+        assert math.isfinite(found.log_integral(touched.shift_budget, touched.total)) is finite
+
+
+def test_a_spread_that_is_no_number_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, touched = loss_of(*random_pair(np.random.default_rng(5))), touching(4, 2.0)
+    spreads = iter([0.1, math.nan, *[0.1] * 1000])
+    monkeypatch.setattr(Interval, "spread", lambda self, power: next(spreads))
+    assert spectrum(remainders(loss), loss.infinite, touched, Cut(0.0, 0.0), 3.0).spread == math.inf
+
+
+@pytest.mark.parametrize(
+    ("law", "total", "square", "delta"),
+    [
+        (PoissonNoise(n_users=2608, total_mean=14.218650225393604), 39, 39.0, 4.130992088952907e-05),
+        (RandomizedResponse(n_users=5248, flip_probability=0.004208796824941194), 2, 0.014395715790677376, 0.06008),
+        (RandomizedResponse(n_users=2, flip_probability=1e-4), 10, 1e-12, 1e-3),
+    ],
+    ids=["no mass left", "overflow", "all moments vanish"],
+)
+def test_cuts_that_leave_next_to_nothing_of_an_outcome(law: Any, total: int, square: float, delta: float) -> None:
+    """What is cut may weigh more than a double holds: then nothing is claimed, and nothing fails."""
+    bound = GeometricBound.of(law, touching(total, square), delta, certified=False)
+    assert bound.contour.epsilon(delta) > 0.0
+    assert 0.0 < bound.delta(3.0) <= 1.0
+
+
 def test_the_spectrum_is_nearly_attained() -> None:
     """At real orders and at the integrand's frequencies: little is lost over shifts and between frequencies."""
     law = RandomizedResponse(n_users=30_000, flip_probability=0.0052)
     touched = touching(384, 28.83)
     loss = GeometricBound.of(law, touched, 1e-6, certified=False).loss
-    corners, nothing = remainders(loss), Cut(0.0, 0.0)
-    found = spectrum(corners, loss.infinite, touched, nothing, 11.0)
+    corners, cut = remainders(loss), Cut.spending(1e-8, touched, linear=0.0)
+    found = spectrum(corners, loss.infinite, touched, cut, 11.0)
     for j in (0, 5, 15):
         omega, largest = float(found.frequencies.values[j]), -math.inf
         for corner, power in zip(corners, (11.0 + 1j * omega, -10.0 - 1j * omega), strict=True):
             for t in np.linspace(0.02, 0.98, 49).tolist():
-                interval = Interval.of(corner, t, t, nothing, -1.0)
+                interval = Interval.of(corner, t, t, cut, -1.0)
                 largest = max(largest, math.log(abs(moment(corner, interval, t, power))) / t**2)
+        assert math.isfinite(found.rates[j])
         assert largest <= found.rates[j] <= largest + 0.02 * abs(found.rates[0])
     assert math.isfinite(found.spread)
 

@@ -237,6 +237,27 @@ def test_moved_tables_dominate_bits_that_move_so_far_and_hardly_more(law: Bitsum
         assert true[0] > 0.01
 
 
+def test_moved_tables_are_never_below_exact_ones_however_far_bits_move() -> None:
+    """Random pairs, some outcomes of one law only, coarse grids: in rationals, up to relative 10⁻⁹."""
+    rng = np.random.default_rng(9)
+    for _ in range(200):
+        upper, lower = np.exp(float(rng.choice([0.05, 0.5, 2.0, 6.0])) * rng.normal(size=(2, int(rng.integers(2, 7)))))
+        upper[0] *= rng.random() < 0.5
+        lower[-1] *= rng.random() < 0.5
+        pair = Pair(upper=upper / np.sum(upper), lower=lower / np.sum(lower))
+        t = float(rng.choice([1 - 1e-12, 1 - 1e-9, 0.999, 0.5, 0.1, 1e-3, 1e-9, 1e-12]))
+        coarse = LossGrid.for_pair(pair, n_compositions=1, negligible=1e-9, steps_per_deviation=2)
+        grid = LossGrid(step=float(np.exp(rng.uniform(-9.0, 0.5))), n_steps=30)
+        moved, share = ProfileTable.of_pair(pair, coarse).moved(t, grid), Fraction(t)
+        base = [Fraction(x) for x in pair.lower.tolist()]
+        mixed = [(1 - share) * q + share * Fraction(p) for p, q in zip(pair.upper.tolist(), base, strict=True)]
+        for i, (forward, backward) in enumerate(zip(moved.forward.tolist(), moved.backward.tolist(), strict=True)):
+            gamma = Fraction(math.exp(i * grid.step))
+            for ours, one, zero in ((forward, mixed, base), (backward, base, mixed)):
+                true = sum((max(p - gamma * q, Fraction(0)) for p, q in zip(one, zero, strict=True)), Fraction(0))
+                assert ours >= float(true) * (1.0 - 1e-9) - 1e-18
+
+
 def test_equal_shifts_are_composed_as_losses_and_never_below_enumeration() -> None:
     """k = Δ²/T²: three bits, each of any corner of any data of the others, T = ½; and nearly attained."""
     law, p, k, t = rr(3, 0.25), Fraction(1, 4), 3, Fraction(1, 2)

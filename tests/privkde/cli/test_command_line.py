@@ -92,7 +92,8 @@ def test_compare_shows_the_ladder_and_both_ways_to_protect_labels(
     rows = {name: cells(text, name) for name in LADDER if name != "shifts"}
     assert all(row[1] == "flip_probability" for row in rows.values())
     noise = {name: float(row[4]) for name, row in rows.items()}
-    assert noise["paper"] > max(noise["basic"], noise["advanced"]) > noise["geometric"] > noise["pld"] > 0.0
+    assert noise["paper"] > max(noise["basic"], noise["advanced"]) > noise["geometric"] > 0.0
+    assert noise["pld"] == noise["geometric"]  # every bit may flip: then geometric composes the same losses
     for _, _, value, rmse, found, error, messages in rows.values():
         p = float(value)
         one = math.sqrt(1000 * p * (1.0 - p)) / (1.0 - 2.0 * p)  # 1,000 users in each class
