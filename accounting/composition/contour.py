@@ -161,7 +161,8 @@ class Interval:
         if power > 0.0 or self.allowed == 0.0:
             return np.asarray(unit)
         least = np.maximum(1.0 + self.above * self.gains[-1], 0.0)
-        return np.asarray(unit + self.allowed * np.maximum(1.0, np.power(least, power)))
+        with np.errstate(divide="ignore", over="ignore"):
+            return np.asarray(unit + self.allowed * np.maximum(1.0, np.power(least, power)))
 
     def logs(self, shift: float) -> Array:
         """ln(1 + tĝ)."""
