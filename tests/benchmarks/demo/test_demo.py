@@ -17,6 +17,7 @@ from rich.console import Console
 
 import benchmarks.demo.__main__
 from accounting import InvalidInputError, Plan
+from accounting.composition import LADDER
 from benchmarks.demo import DemoSettings, run_demo
 from benchmarks.demo.__main__ import DEFAULT_OUTPUT, main
 from benchmarks.demo.data import simulate
@@ -43,7 +44,7 @@ PLAN = {
     "bitsum_rmse": NUMBER,
     "predicted_rmse": NUMBER,
     "messages_per_user": NUMBER,
-    "ladder": dict.fromkeys(("paper", "basic", "advanced", "pld", "geometric"), (int, float, type(None))),
+    "ladder": dict.fromkeys(LADDER, (int, float, type(None))),
 }
 SCHEMA = {
     "schema": str,

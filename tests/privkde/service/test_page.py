@@ -306,7 +306,8 @@ def test_error_against_users_and_epsilon_with_two_requests_at_a_time(context: Br
     page.goto(service + SMALL + "&epsilon=1")
     settled(page)
     assert most == 2
-    estimates = [one for one in bodies if "plan" not in one]
+    first, *estimates = [one for one in bodies if "plan" not in one]
+    assert (first["users"], first["epsilon"]) == (SMALL_REQUEST["users"], 1)
     assert len(estimates) == 12
     plan = ask(service, "v1/plan", SMALL_REQUEST | {"epsilon": 1})
     for name in ("users", "epsilon"):
