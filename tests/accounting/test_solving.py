@@ -100,7 +100,7 @@ def test_bad_questions(arguments: dict[str, Any], match: str) -> None:
 
 
 def test_the_smallest_epsilon_takes_few_calibrations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bisection took 14, and two with a proof; an ε that is 0.5 % smaller is not enough."""
+    """11, where bisection took 14, two of them with a proof; an ε that is 0.5 % smaller is not enough."""
     asked: dict[str, Any] = {"users": 30_000, "dim": 384, "kernel": "inner-product", "delta": 1e-6}
     tried: list[bool] = []
 
